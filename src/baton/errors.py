@@ -1,0 +1,130 @@
+"""Every error that baton raises on purpose; each message names the cause and the cure.
+
+BatonError
+├── Malformed            a document, field or size that the protocol refuses
+│   └── TooLarge         over a size cap
+├── Refused              a rule said no
+│   ├── LimitExceeded    handoff, agent or depth limit
+│   ├── LoopDetected     the same handoff again with nothing new
+│   ├── BudgetExceeded   tokens, money or time
+│   ├── BreakerOpen      the agent or route failed too often
+│   ├── NotCapable       no required capability, or not enough proficiency
+│   ├── NotAuthorised    beyond the autonomy or rights of the agent
+│   ├── AtCapacity       the agent has all the work it may hold
+│   ├── ApprovalDenied   a person said no, or the approval expired
+│   └── HandoffsDisabled handoffs are off for this run
+├── NotFound             no such handoff, agent or workflow
+│   └── UnknownAgent     the named agent is not registered
+├── Conflict             somebody else was faster
+│   ├── Held             the work has another live owner
+│   ├── Fenced           a newer claim exists; what the old one did is not applied
+│   └── IllegalTransition the state does not allow the event
+├── Unfinished           the work did not end
+│   ├── TimedOut         the time given is over
+│   ├── Parked           it waits for a person
+│   └── HandoffFailed    the agent failed and no attempt is left
+├── StoreError           the store cannot be used as asked
+└── AuditBroken          the audit trail does not verify
+"""
+
+from __future__ import annotations
+
+
+class BatonError(Exception):
+    """Root of all errors that baton raises on purpose."""
+
+
+class Malformed(BatonError):
+    """A document or value that the protocol refuses."""
+
+
+class TooLarge(Malformed):
+    """Over a size cap."""
+
+
+class Refused(BatonError):
+    """A rule said no."""
+
+
+class LimitExceeded(Refused):
+    """A handoff, agent or depth limit hit."""
+
+
+class LoopDetected(Refused):
+    """The same handoff again with nothing new."""
+
+
+class BudgetExceeded(Refused):
+    """Tokens, money or time are used up."""
+
+
+class BreakerOpen(Refused):
+    """The agent or route failed too often."""
+
+
+class NotCapable(Refused):
+    """A required capability is missing."""
+
+
+class NotAuthorised(Refused):
+    """Beyond the autonomy or rights of the agent."""
+
+
+class AtCapacity(Refused):
+    """The agent already has all the work that it may hold."""
+
+
+class ApprovalDenied(Refused):
+    """A person said no, or the approval expired unanswered."""
+
+
+class HandoffsDisabled(Refused):
+    """Handoffs are off for this run."""
+
+
+class NotFound(BatonError):
+    """No such handoff, agent or workflow."""
+
+
+class UnknownAgent(NotFound):
+    """The named agent is not registered."""
+
+
+class Conflict(BatonError):
+    """Somebody else was faster."""
+
+
+class Held(Conflict):
+    """The work has another live owner."""
+
+
+class Fenced(Conflict):
+    """A newer claim exists; what the old one did is not applied."""
+
+
+class IllegalTransition(Conflict):
+    """The state does not allow the event."""
+
+
+class Unfinished(BatonError):
+    """The work did not end."""
+
+
+class TimedOut(Unfinished):
+    """The time given is over."""
+
+
+class Parked(Unfinished):
+    """The work waits for a person."""
+
+
+class HandoffFailed(Unfinished):
+    """The agent failed and no attempt is left."""
+
+
+class StoreError(BatonError):
+    """The store cannot be used as asked."""
+
+
+class AuditBroken(BatonError):
+    """The audit trail does not verify."""

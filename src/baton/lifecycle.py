@@ -1,0 +1,163 @@
+"""States and events of a handoff: one table, and everything that follows from it.
+
+A handoff begins when it is *offered*. It may first have to wait for a person (*waiting*). An agent
+*claims* it, which gives it one owner, one more attempt and one more epoch, works, and ends it:
+*completed*, *failed*, *cancelled*, or *refused* before any work was done.
+
+Between the two ends, work can go back: an owner that dies is *reclaimed*, one that stops cleanly
+*releases*, one that needs time *defers*, one that waits for others *suspends*. A receiver that says no
+leaves it *rejected* until the supervisor reroutes it. Where no rule knows how to go on, it is *parked*
+with an alert, and only a person moves it.
+
+Two rules hold over the whole table:
+
+1. Every (state, event) pair is decided: it either names the next state or is illegal.
+2. An end is an end: no event leaves *completed*, *failed*, *cancelled* or *refused*. A return that comes
+   later is written down as `late` and changes nothing.
+
+The documentation's diagram, the CHECK constraint of the SQL stores, the names in the audit trail and the
+exhaustive tests are derived from `TABLE`.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class State(StrEnum):
+    """Where a handoff stands."""
+
+    OFFERED = "offered"
+    WAITING = "waiting"
+    DEFERRED = "deferred"
+    CLAIMED = "claimed"
+    SUSPENDED = "suspended"
+    REJECTED = "rejected"
+    PARKED = "parked"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    REFUSED = "refused"
+
+
+class Event(StrEnum):
+    """What can happen to a handoff."""
+
+    APPROVE = "approve"
+    DENY = "deny"
+    ACCEPT = "accept"
+    REJECT = "reject"
+    DEFER = "defer"
+    WAKE = "wake"
+    MISS = "miss"
+    REROUTE = "reroute"
+    REMIND = "remind"
+    SUSPEND = "suspend"
+    RELEASE = "release"
+    RECLAIM = "reclaim"
+    RETRY = "retry"
+    ESCALATE = "escalate"
+    PARK = "park"
+    COMPLETE = "complete"
+    FAIL = "fail"
+    CANCEL = "cancel"
+
+
+_S, _E = State, Event
+
+TABLE: dict[State, dict[Event, State]] = {
+    _S.OFFERED: {
+        _E.ACCEPT: _S.CLAIMED,
+        _E.REJECT: _S.REJECTED,
+        _E.DEFER: _S.DEFERRED,
+        _E.MISS: _S.REJECTED,
+        _E.PARK: _S.PARKED,
+        _E.FAIL: _S.FAILED,
+        _E.CANCEL: _S.CANCELLED,
+    },
+    _S.WAITING: {
+        _E.APPROVE: _S.OFFERED,
+        _E.DENY: _S.REFUSED,
+        _E.CANCEL: _S.CANCELLED,
+    },
+    _S.DEFERRED: {
+        _E.WAKE: _S.OFFERED,
+        _E.PARK: _S.PARKED,
+        _E.FAIL: _S.FAILED,
+        _E.CANCEL: _S.CANCELLED,
+    },
+    _S.CLAIMED: {
+        _E.REJECT: _S.REJECTED,
+        _E.DEFER: _S.DEFERRED,
+        _E.REMIND: _S.CLAIMED,
+        _E.SUSPEND: _S.SUSPENDED,
+        _E.RELEASE: _S.OFFERED,
+        _E.RECLAIM: _S.OFFERED,
+        _E.RETRY: _S.DEFERRED,
+        _E.ESCALATE: _S.OFFERED,
+        _E.PARK: _S.PARKED,
+        _E.COMPLETE: _S.COMPLETED,
+        _E.FAIL: _S.FAILED,
+        _E.CANCEL: _S.CANCELLED,
+    },
+    _S.SUSPENDED: {
+        _E.WAKE: _S.OFFERED,
+        _E.ESCALATE: _S.OFFERED,
+        _E.PARK: _S.PARKED,
+        _E.FAIL: _S.FAILED,
+        _E.CANCEL: _S.CANCELLED,
+    },
+    _S.REJECTED: {
+        _E.REROUTE: _S.OFFERED,
+        _E.ESCALATE: _S.OFFERED,
+        _E.PARK: _S.PARKED,
+        _E.FAIL: _S.FAILED,
+        _E.CANCEL: _S.CANCELLED,
+    },
+    _S.PARKED: {
+        _E.REROUTE: _S.OFFERED,
+        _E.ESCALATE: _S.OFFERED,
+        _E.COMPLETE: _S.COMPLETED,
+        _E.FAIL: _S.FAILED,
+        _E.CANCEL: _S.CANCELLED,
+    },
+    _S.COMPLETED: {},
+    _S.FAILED: {},
+    _S.CANCELLED: {},
+    _S.REFUSED: {},
+}
+
+ENDED = frozenset(state for state, row in TABLE.items() if not row)
+OPEN = frozenset(TABLE) - ENDED
+
+# What the audit trail calls each event. S1's seven names first; `deny` is S1's `rejected` said by a person.
+AUDIT_NAME: dict[Event, str] = {
+    _E.ACCEPT: "accepted",
+    _E.REJECT: "rejected",
+    _E.COMPLETE: "completed",
+    _E.FAIL: "failed",
+    _E.ESCALATE: "escalated",
+    _E.APPROVE: "approved",
+    _E.DENY: "denied",
+    _E.DEFER: "deferred",
+    _E.WAKE: "resumed",
+    _E.MISS: "unavailable",
+    _E.REROUTE: "rerouted",
+    _E.REMIND: "reminded",
+    _E.SUSPEND: "suspended",
+    _E.RELEASE: "released",
+    _E.RECLAIM: "reclaimed",
+    _E.RETRY: "retried",
+    _E.PARK: "parked",
+    _E.CANCEL: "cancelled",
+}
+
+
+def after(state: State, event: Event) -> State | None:
+    """The state that follows, or None where the event is illegal."""
+    return TABLE[state].get(event)
+
+
+def legal(state: State) -> tuple[Event, ...]:
+    """The events that may happen in a state."""
+    return tuple(TABLE[state])
