@@ -1,0 +1,1 @@
+"""WHO can work, one file each."""

@@ -1,0 +1,48 @@
+"""The record that is written before or with every step, never after."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Literal
+
+import msgspec
+
+from baton.protocol.limits import Risk
+
+INITIATED = "initiated"
+TIMEOUT = "timeout"
+LATE = "late"
+FENCED = "fenced"
+
+
+class Snapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """The context at that moment, by digest."""
+
+    task_id: str = ""
+    task_status: str = ""
+    context_variables_hash: str = ""
+    artifact_count: int = 0
+
+
+class AuditRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """One immutable line of the trail; what is not known is absent, not zero."""
+
+    handoff_id: str
+    timestamp: datetime
+    event_type: str
+    from_agent: str
+    to_agent: str
+    handoff_type: str
+    workflow_id: str = ""
+    reason: str = ""
+    context_snapshot: Snapshot = Snapshot()
+    decision_rationale: str = ""
+    risk_level: Risk = "low"
+    duration_ms: int | None = None
+    tokens_consumed: int | None = None
+    outcome: Literal["success", "partial", "failed"] | None = None
+    attempt: int = 0
+    epoch: int = 0
+    by: str = ""
+    detail: dict[str, Any] = {}
+    previous: str = ""  # digest of the record before it of the same handoff

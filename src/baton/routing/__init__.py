@@ -1,0 +1,1 @@
+"""WHO should do it? Pure."""

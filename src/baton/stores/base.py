@@ -1,0 +1,169 @@
+"""What a store promises.
+
+Every mutator is one transaction: it gathers the facts, lets the guards decide on them, and writes the new state
+and its audit record together, or nothing. `decide` is pure and may be called more than once, so a store may
+read, decide, and write only if nothing changed in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import msgspec
+
+from baton.guards.base import Breaker, Facts, Verdict
+from baton.lifecycle import Event, State
+from baton.protocol.context import Blob
+from baton.protocol.handoff import Handoff
+from baton.protocol.limits import Limits
+from baton.protocol.profile import Profile
+from baton.protocol.results import Return
+
+Decide = Callable[[Handoff, Facts, Limits], Verdict]
+
+
+class Workflow(msgspec.Struct, frozen=True, kw_only=True):
+    """One run from a request to its answer: its limits and what it used so far. Money in millionths."""
+
+    id: str
+    root_id: str
+    conversation_id: str
+    limits: Limits
+    handoffs: int = 0
+    agents: tuple[str, ...] = ()
+    tokens_spent: int = 0
+    tokens_reserved: int = 0
+    cost_spent: int = 0
+    cost_reserved: int = 0
+    created_at: int = 0
+
+
+class Offer(msgspec.Struct, frozen=True, kw_only=True):
+    """A handoff to be made, with the content that it refers to."""
+
+    handoff: Handoff
+    fingerprint: str
+    blobs: Sequence[Blob] = ()
+    workflow: Workflow | None = None  # given with the first handoff of a workflow
+
+
+class Claim(msgspec.Struct, frozen=True, kw_only=True):
+    """Who takes work, which, and for how long at first."""
+
+    holder: str
+    agents: tuple[str, ...] = ()
+    id: str = ""
+    lease: int = 60_000_000
+
+
+class Grant(msgspec.Struct, frozen=True, kw_only=True):
+    """A claim that was won, or why it was not: `handoff` is None where there is nothing to take."""
+
+    handoff: Handoff | None = None
+    verdict: Verdict = Verdict()
+    won: bool = False
+
+
+class Step(msgspec.Struct, frozen=True, kw_only=True):
+    """One event of one handoff. With `epoch` it counts only while that claim is the current one."""
+
+    id: str
+    event: Event
+    epoch: int | None = None
+    expect: State | None = None
+    by: str = ""
+    reason: str = ""
+    detail: dict[str, Any] = {}
+    cause: str = ""  # an audit event written before the event's own record, for example "timeout"
+    due_at: int | None = None
+    to_agent: str = ""  # reroute, escalate
+    uncount: bool = False  # release: the attempt does not count
+    result: Return | None = None
+    blobs: Sequence[Blob] = ()
+    then: Offer | None = None  # the next handoff of the same line
+    breaker: tuple[Breaker, ...] = ()
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """An audit row as stored: the bytes that were hashed, and their digest."""
+
+    seq: int
+    handoff_id: str
+    record: bytes
+    digest: str
+
+
+class Segment(msgspec.Struct, frozen=True, kw_only=True):
+    """A sealed run of audit rows in their public order, chained to the segment before it."""
+
+    n: int
+    first: int  # public numbers, first to last
+    last: int
+    root: str  # SHA-256 over the previous segment's root and the rows' digests
+    previous: str
+    sealed_at: int
+
+
+class Alert(msgspec.Struct, frozen=True, kw_only=True):
+    """Something a person should see."""
+
+    id: str
+    subject: str
+    text: str
+    raised_at: int
+    resolved_at: int | None = None
+    resolved_by: str = ""
+
+
+class AgentRow(msgspec.Struct, frozen=True, kw_only=True):
+    """An agent as the store knows it."""
+
+    profile: Profile
+    available: bool = True
+    seen_at: int | None = None
+    load: int = 0
+
+
+class Claims(Protocol):
+    """Exclusive ownership with a fencing epoch."""
+
+    def claim(self, claim: Claim, decide: Decide) -> Grant: ...
+    def renew(self, handoff_id: str, epoch: int, lease: int) -> bool: ...
+    def advance(self, step: Step, decide: Decide | None = None) -> Handoff: ...
+    def due(self, limit: int = 100) -> list[Handoff]: ...
+
+
+class Store(Claims, Protocol):
+    """Where handoffs, their audit trail and their context are remembered."""
+
+    url: str
+
+    def now(self) -> int: ...
+    def offer(self, offer: Offer, decide: Decide) -> tuple[Handoff, Verdict]: ...
+    def batch(self, operations: Sequence[Callable[[], Any]]) -> list[Any]: ...
+    def spend(self, handoff_id: str, epoch: int, tokens: int, cost: int) -> bool: ...
+
+    def get(self, handoff_id: str) -> Handoff | None: ...
+    def find(self, **where: Any) -> list[Handoff]: ...
+    def returned(self, handoff_id: str) -> Return | None: ...
+    def workflow(self, workflow_id: str) -> Workflow | None: ...
+    def fetch(self, digest: str) -> bytes: ...
+    def version(self) -> int: ...
+
+    def register(self, profile: Profile) -> None: ...
+    def agents(self) -> list[AgentRow]: ...
+    def mark(self, agent: str, *, available: bool, reason: str) -> None: ...
+    def breakers(self) -> list[Breaker]: ...
+    def reset_breaker(self, subject: str, by: str) -> int: ...
+
+    def audit(self, **where: Any) -> list[Entry]: ...
+    def unsealed(self, limit: int) -> list[Entry]: ...
+    def add_segment(self, segment: Segment, seqs: Sequence[int]) -> None: ...
+    def segments(self) -> list[Segment]: ...
+    def sealed(self, first: int, last: int) -> list[Entry]: ...
+
+    def raise_alert(self, subject: str, text: str) -> Alert: ...
+    def alerts(self, *, unresolved: bool = True) -> list[Alert]: ...
+    def resolve_alert(self, alert_id: str, by: str) -> bool: ...
+    def close(self) -> None: ...
