@@ -10,14 +10,24 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from baton.testing.faults import SweepReport as SweepReport
+    from baton.testing.faults import kill_sweep as kill_sweep
+    from baton.testing.faults import strace_sweep as strace_sweep
+    from baton.testing.power import PowerReport as PowerReport
+    from baton.testing.power import power_loss as power_loss
     from baton.testing.virtual import Deadlock as Deadlock
     from baton.testing.virtual import VirtualClock as VirtualClock
     from baton.testing.virtual import VirtualLoop as VirtualLoop
 
 _PLACES = {
     "Deadlock": "virtual",
+    "PowerReport": "power",
+    "SweepReport": "faults",
     "VirtualClock": "virtual",
     "VirtualLoop": "virtual",
+    "kill_sweep": "faults",
+    "power_loss": "power",
+    "strace_sweep": "faults",
 }
 
 
