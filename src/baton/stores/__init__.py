@@ -1,1 +1,21 @@
-"""WHERE it is remembered."""
+"""WHERE it is remembered: `open_store` is the only place that knows the concrete stores."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from baton.errors import StoreError
+
+if TYPE_CHECKING:
+    from baton.stores.connection import Durability
+    from baton.stores.sqlite import SqliteStore
+
+
+def open_store(url: str, *, durability: Durability = "power", vfs: str | None = None) -> SqliteStore:
+    """Open a store: a file is SQLite, ":memory:" too."""
+    if "://" in url and not url.startswith("sqlite://"):
+        scheme = url.partition("://")[0]
+        raise StoreError(f"{scheme}: no such store here; give a file name or :memory:")
+    from baton.stores.sqlite import SqliteStore
+
+    return SqliteStore(url.removeprefix("sqlite://"), durability=durability, vfs=vfs)

@@ -33,6 +33,7 @@ CREATE TABLE handoff (
     holder          TEXT,
     due_at          INTEGER,
     lease_until     INTEGER,
+    timeout_at      INTEGER,
     reminded        INTEGER NOT NULL DEFAULT 0,
     tokens_reserved INTEGER NOT NULL DEFAULT 0,
     cost_reserved   INTEGER NOT NULL DEFAULT 0,

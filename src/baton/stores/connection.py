@@ -1,0 +1,219 @@
+"""One SQLite database: opening it safely, one writer at a time, migrations, and batches that share one sync."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import threading
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import apsw
+
+from baton import clock
+from baton.errors import StoreError
+from baton.lifecycle import State
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from types import TracebackType
+
+Durability = Literal["power", "process"]
+
+SAFE_WAL = 3_051_003
+MEMORY = ":memory:"
+NETWORK = (
+    "9p", "afs", "ceph", "cifs", "fuse.sshfs", "glusterfs", "lustre", "ncpfs", "nfs", "nfs4", "smb3", "smbfs",
+    "vboxsf", "virtiofs",
+)  # fmt: skip
+
+
+def file_system(path: Path, mounts: str | None = None) -> str:
+    """The type of the file system that holds a path, or "" where it cannot be told."""
+    if mounts is None:
+        try:
+            mounts = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            return ""
+    target = str(path.resolve())
+    best, kind = "", ""
+    for line in mounts.splitlines():
+        before, _, rest = line.partition(" - ")
+        fields = before.split(" ")
+        if len(fields) < 5 or not rest:  # noqa: PLR2004 - the mount point is the fifth field
+            continue
+        point = fields[4].encode().decode("unicode_escape") if "\\" in fields[4] else fields[4]
+        below = target == point or target.startswith(point.rstrip("/") + "/")
+        if below and len(point) >= len(best):
+            best, kind = point, rest.split(" ")[0]
+    return kind
+
+
+def statements(name: str) -> dict[str, str]:
+    """The named statements of one SQL file."""
+    named: dict[str, str] = {}
+    for part in (files("baton.stores") / "sql" / name).read_text(encoding="utf-8").split("-- name: ")[1:]:
+        title, _, body = part.partition("\n")
+        named[title.strip()] = body.strip().rstrip(";")
+    return named
+
+
+class Database:
+    """A connection shared by the threads of one process; a file gate orders the writers of several."""
+
+    def __init__(self, path: str, *, durability: Durability = "power", vfs: str | None = None) -> None:
+        self.path = path
+        self.on_disk = path != MEMORY
+        self._lock = threading.RLock()
+        self._gate = -1
+        self._depth = 0
+        self._pid = os.getpid()
+        if self.on_disk:
+            self._prepare_file(Path(path))
+        flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
+        try:
+            self.connection = apsw.Connection(path, flags=flags, vfs=vfs, statementcachesize=200)
+            self.execute = self.connection.execute
+            self._configure(durability)
+            self._migrate()
+        except apsw.Error as error:
+            self.close()
+            raise StoreError(f"{path}: {error}; give another file, or restore this one from a backup") from error
+
+    def _prepare_file(self, path: Path) -> None:
+        kind = file_system(path.parent)
+        if kind in NETWORK:
+            raise StoreError(
+                f"{path}: on a network file system ({kind}), where SQLite's log gets corrupted; "
+                "use a local disk, or a PostgreSQL store"
+            )
+        try:
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+            self._gate = os.open(f"{path}.gate", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        except OSError as error:
+            raise StoreError(f"{path}: {error.strerror}; choose a folder that exists and is writable") from error
+
+    def _configure(self, durability: Durability) -> None:
+        if self.on_disk and apsw.SQLITE_VERSION_NUMBER < SAFE_WAL:
+            raise StoreError(f"SQLite {apsw.sqlite_lib_version()} can corrupt its log; install apsw 3.51.3 or newer")
+        self.connection.set_busy_timeout(10_000)
+        level = "FULL" if durability == "power" else "NORMAL"
+        if self.on_disk:
+            with self._exclusive():
+                self.execute("PRAGMA journal_mode = WAL")
+        for pragma in (f"synchronous = {level}", "temp_store = MEMORY", "trusted_schema = OFF", "cache_size = -16000"):
+            self.execute(f"PRAGMA {pragma}")
+
+    def _exclusive(self) -> _Gate:
+        return _Gate(self._gate)
+
+    def _migrate(self) -> None:
+        folder = files("baton.stores") / "sql"
+        numbered = sorted(item.name for item in folder.iterdir() if item.name[:4].isdigit())
+        with self:
+            (found,) = self.execute("PRAGMA user_version").fetchone()
+            if found > len(numbered):
+                raise StoreError(
+                    f"{self.path}: written by a newer baton (schema {found}, this one knows {len(numbered)}); upgrade"
+                )
+            for number, name in enumerate(numbered[found:], found + 1):
+                script = (folder / name).read_text(encoding="utf-8")
+                self.execute(script.replace("/* states */", ", ".join(f"'{state}'" for state in State)))
+                self.execute(f"PRAGMA user_version = {number}")
+
+    def __enter__(self) -> None:
+        """Begin a transaction; inside another one, a part of it that can fail alone."""
+        self._lock.acquire()
+        try:
+            if self._pid != os.getpid():
+                raise StoreError(f"{self.path}: opened before a fork; open the store again in the child process")
+            if self._depth:
+                self.execute(f"SAVEPOINT s{self._depth}")
+            else:
+                if self._gate >= 0:
+                    fcntl.flock(self._gate, fcntl.LOCK_EX)
+                try:
+                    self.execute("BEGIN IMMEDIATE")
+                except BaseException:
+                    self._ungate()
+                    raise
+            self._depth += 1
+        except BaseException:
+            self._lock.release()
+            raise
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._depth -= 1
+        try:
+            if self._depth:
+                if kind is not None:
+                    self.execute(f"ROLLBACK TO s{self._depth}")
+                self.execute(f"RELEASE s{self._depth}")
+            elif kind is None:
+                self._commit()
+            elif self.connection.in_transaction:
+                self.execute("ROLLBACK")
+        finally:
+            if not self._depth:
+                self._ungate()
+            self._lock.release()
+
+    def _commit(self) -> None:
+        try:
+            self.execute("COMMIT")
+        except apsw.Error as error:
+            if self.connection.in_transaction:
+                self.execute("ROLLBACK")
+            raise StoreError(f"{self.path}: could not commit: {error}; nothing was changed") from error
+
+    def _ungate(self) -> None:
+        if self._gate >= 0:
+            fcntl.flock(self._gate, fcntl.LOCK_UN)
+
+    def batch(self, operations: Sequence[Callable[[], Any]]) -> list[Any]:
+        """Run several operations in one transaction; each yields its result or its own error."""
+        results: list[Any] = []
+        with self:
+            for operation in operations:
+                try:
+                    results.append(operation())
+                except Exception as error:  # noqa: BLE001 - handed to the one who asked for it
+                    results.append(error)
+        return results
+
+    def row(self, sql: str, bindings: Any = ()) -> Any:
+        """The first row of a query, or None."""
+        with self._lock:
+            return self.execute(sql, bindings).fetchone()
+
+    def rows(self, sql: str, bindings: Any = ()) -> list[Any]:
+        """All rows of a query."""
+        with self._lock:
+            return self.execute(sql, bindings).fetchall()
+
+    def now(self) -> int:
+        """The store's time: of the one host that the file is on."""
+        return clock.now()
+
+    def close(self) -> None:
+        """Close the database and its gate."""
+        with self._lock:
+            if connection := getattr(self, "connection", None):
+                connection.close()
+            if self._gate >= 0:
+                os.close(self._gate)
+                self._gate = -1
+
+
+class _Gate:
+    def __init__(self, gate: int) -> None:
+        self._gate = gate
+
+    def __enter__(self) -> None:
+        fcntl.flock(self._gate, fcntl.LOCK_EX)
+
+    def __exit__(self, *_: object) -> None:
+        fcntl.flock(self._gate, fcntl.LOCK_UN)

@@ -1,0 +1,131 @@
+-- name: offer_facts
+SELECT w.limits, w.handoffs, w.agents, w.tokens_spent, w.tokens_reserved, w.cost_spent, w.cost_reserved,
+       w.created_at, t.profile, t.available, s.profile,
+       EXISTS (SELECT 1 FROM handoff WHERE workflow_id = w.id AND fingerprint = ?4 AND to_agent = ?2),
+       EXISTS (SELECT 1 FROM breaker)
+  FROM workflow w LEFT JOIN agent t ON t.id = ?2 LEFT JOIN agent s ON s.id = ?3
+ WHERE w.id = ?1;
+
+-- name: chain_repeats
+WITH RECURSIVE chain (id, parent_id, from_agent, to_agent, fingerprint) AS (
+    SELECT id, parent_id, from_agent, to_agent, fingerprint FROM handoff WHERE id = ?1
+    UNION ALL
+    SELECT h.id, h.parent_id, h.from_agent, h.to_agent, h.fingerprint FROM handoff h JOIN chain c ON h.id = c.parent_id
+)
+SELECT count(*) FILTER (WHERE from_agent = ?3), count(*) FROM chain WHERE fingerprint = ?4 AND to_agent = ?2;
+
+-- name: breakers_of
+SELECT subject, failure, failures, opens, opened_at, probing FROM breaker WHERE subject IN (?, ?);
+
+-- name: insert_blob
+INSERT OR IGNORE INTO blob (digest, data) VALUES (?, ?);
+
+-- name: insert_workflow
+INSERT INTO workflow (id, root_id, conversation_id, limits, agents, created_at) VALUES (?, ?, ?, ?, ?, ?);
+
+-- name: insert_handoff
+INSERT INTO handoff (id, workflow_id, parent_id, key, line_id, from_agent, to_agent, state, priority, fingerprint,
+                     due_at, audit_head, created_at, spec)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+
+-- name: insert_audit
+INSERT INTO audit (handoff_id, task_id, from_agent, to_agent, record, digest) VALUES (?, ?, ?, ?, ?, ?);
+
+-- name: count_handoff
+UPDATE workflow SET handoffs = handoffs + 1, agents = ? WHERE id = ?;
+
+-- name: claim_facts
+SELECT h.spec, h.state, h.attempt, h.epoch, h.reroutes, h.holder, h.due_at, h.answer_id, h.to_agent,
+       h.audit_head, h.created_at,
+       w.limits, w.handoffs, w.agents, w.tokens_spent, w.tokens_reserved, w.cost_spent, w.cost_reserved,
+       w.created_at, t.profile, t.available, s.profile,
+       (SELECT count(*) FROM handoff WHERE to_agent = h.to_agent AND state = 'claimed'),
+       EXISTS (SELECT 1 FROM breaker)
+  FROM handoff h JOIN workflow w ON w.id = h.workflow_id
+       LEFT JOIN agent t ON t.id = h.to_agent LEFT JOIN agent s ON s.id = h.from_agent
+ WHERE h.id = ?;
+
+-- name: next_offered
+SELECT id, priority, seq FROM handoff WHERE state = 'offered' AND to_agent = ? ORDER BY priority, seq LIMIT 1;
+
+-- name: set_claimed
+UPDATE handoff SET state = 'claimed', attempt = attempt + 1, epoch = epoch + 1, holder = ?, lease_until = ?,
+       timeout_at = ?, due_at = ?, reminded = 0, tokens_reserved = ?, cost_reserved = ?, audit_head = ?
+ WHERE id = ? AND state = 'offered' AND epoch = ?;
+
+-- name: reserve
+UPDATE workflow SET tokens_reserved = tokens_reserved + ?, cost_reserved = cost_reserved + ? WHERE id = ?;
+
+-- name: renew
+UPDATE handoff SET lease_until = ?1, due_at = min(?1, coalesce(timeout_at, ?1))
+ WHERE id = ?2 AND state = 'claimed' AND epoch = ?3;
+
+-- name: step_facts
+SELECT h.spec, h.state, h.attempt, h.epoch, h.reroutes, h.holder, h.due_at, h.answer_id, h.to_agent,
+       h.audit_head, h.created_at, h.tokens_reserved, h.cost_reserved, h.tokens_spent, h.cost_spent,
+       h.line_id, h.lease_until, h.timeout_at
+  FROM handoff h WHERE h.id = ?;
+
+-- name: set_state
+UPDATE handoff SET state = ?, to_agent = ?, attempt = ?, reroutes = ?, holder = ?, due_at = ?, lease_until = ?,
+       timeout_at = ?, reminded = ?, tokens_reserved = 0, cost_reserved = 0, tokens_spent = tokens_spent + ?,
+       cost_spent = cost_spent + ?, answer_id = ?, audit_head = ?, result = ?
+ WHERE id = ?;
+
+-- name: settle
+UPDATE workflow SET tokens_reserved = tokens_reserved - ?, cost_reserved = cost_reserved - ?,
+       tokens_spent = tokens_spent + ?, cost_spent = cost_spent + ? WHERE id = ?;
+
+-- name: answer_line
+UPDATE handoff SET answer_id = ? WHERE id = ? AND answer_id IS NULL;
+
+-- name: waiting_parent
+SELECT p.id FROM handoff l JOIN handoff p ON p.id = l.parent_id WHERE l.id = ? AND p.state = 'suspended';
+
+-- name: spend_facts
+SELECT h.tokens_reserved, h.cost_reserved, h.tokens_spent, h.cost_spent, h.workflow_id, h.state, h.epoch,
+       w.limits, w.tokens_spent, w.tokens_reserved, w.cost_spent, w.cost_reserved
+  FROM handoff h JOIN workflow w ON w.id = h.workflow_id WHERE h.id = ?;
+
+-- name: spend_handoff
+UPDATE handoff SET tokens_reserved = ?, cost_reserved = ?, tokens_spent = tokens_spent + ?,
+       cost_spent = cost_spent + ? WHERE id = ?;
+
+-- name: put_breaker
+INSERT INTO breaker (subject, failure, failures, opens, opened_at, probing) VALUES (?, ?, ?, ?, ?, ?)
+    ON CONFLICT (subject, failure) DO UPDATE SET failures = excluded.failures, opens = excluded.opens,
+       opened_at = excluded.opened_at, probing = excluded.probing;
+
+-- name: drop_breaker
+DELETE FROM breaker WHERE subject = ? AND failure = ?;
+
+-- name: due
+SELECT id FROM handoff WHERE due_at IS NOT NULL AND due_at <= ? ORDER BY due_at LIMIT ?;
+
+-- name: held
+SELECT id, holder FROM handoff WHERE state = 'claimed';
+
+-- name: put_agent
+INSERT INTO agent (id, profile, seen_at) VALUES (?1, ?2, ?3)
+    ON CONFLICT (id) DO UPDATE SET profile = excluded.profile, available = 1, reason = '', seen_at = excluded.seen_at;
+
+-- name: seen_agent
+UPDATE agent SET seen_at = ? WHERE id = ?;
+
+-- name: mark_agent
+UPDATE agent SET available = ?, reason = ? WHERE id = ?;
+
+-- name: agents
+SELECT a.profile, a.available, a.seen_at, (SELECT count(*) FROM handoff WHERE to_agent = a.id AND state = 'claimed')
+  FROM agent a ORDER BY a.id;
+
+-- name: put_alert
+INSERT INTO alert (id, subject, text, raised_at) VALUES (?, ?, ?, ?);
+
+-- name: unsealed
+SELECT seq, handoff_id, record, digest FROM audit
+ WHERE seq NOT IN (SELECT audit_seq FROM sealed WHERE n > ?2) AND seq > ?3 ORDER BY seq LIMIT ?1;
+
+-- name: sealed
+SELECT a.seq, a.handoff_id, a.record, a.digest FROM sealed s JOIN audit a ON a.seq = s.audit_seq
+ WHERE s.n BETWEEN ? AND ? ORDER BY s.n;

@@ -1,0 +1,254 @@
+"""What can be asked of a SQLite store, and the records that stand beside the handoffs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from baton import clock
+from baton.errors import Conflict, NotFound
+from baton.guards.base import Breaker
+from baton.protocol.codec import canonical_record
+from baton.protocol.results import Return
+from baton.stores.base import AgentRow, Alert, Entry, Segment, Workflow
+from baton.stores.connection import Database, Durability, statements
+from baton.stores.rows import read_agents, read_handoff, read_limits, read_profile
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from baton.protocol.handoff import Handoff
+    from baton.protocol.profile import Profile
+
+SQL = statements("sqlite.sql")
+_COLUMNS = "spec, state, attempt, epoch, reroutes, holder, due_at, answer_id, to_agent"
+_FIND = {"id", "workflow_id", "parent_id", "line_id", "from_agent", "to_agent", "state", "holder"}
+_AUDIT = {"handoff_id", "task_id", "from_agent", "to_agent"}
+_read_return = msgspec.json.Decoder(Return).decode
+
+
+class Reads:
+    """Queries, agents, breakers, segments and alerts."""
+
+    def __init__(self, path: str, *, durability: Durability = "power", vfs: str | None = None) -> None:
+        self.url = path
+        self._db = Database(path, durability=durability, vfs=vfs)
+
+    def now(self) -> int:
+        """The store's time."""
+        return self._db.now()
+
+    def batch(self, operations: Sequence[Callable[[], Any]]) -> list[Any]:
+        """Run several mutators in one transaction; each yields its result or its own error."""
+        return self._db.batch(operations)
+
+    def close(self) -> None:
+        """Close the store."""
+        self._db.close()
+
+    def version(self) -> int:
+        """A number that changes when another process wrote."""
+        return int(self._db.row("PRAGMA data_version")[0])
+
+    def get(self, handoff_id: str) -> Handoff | None:
+        """One handoff as it stands."""
+        row = self._db.row(f"SELECT {_COLUMNS} FROM handoff WHERE id = ?", (handoff_id,))
+        return read_handoff(row) if row else None
+
+    def find(self, *, limit: int = 1000, newest: bool = False, **where: Any) -> list[Handoff]:
+        """Handoffs by workflow, parent, line, sender, receiver, state, holder or conversation, in order."""
+        clauses, bindings = _conditions(where, _FIND)
+        if "conversation_id" in where:
+            clauses.append("workflow_id IN (SELECT id FROM workflow WHERE conversation_id = ?)")
+            bindings.append(where["conversation_id"])
+        order = "DESC" if newest else "ASC"
+        query = f"SELECT {_COLUMNS} FROM handoff{_where(clauses)} ORDER BY seq {order} LIMIT ?"
+        return [read_handoff(row) for row in self._db.rows(query, (*bindings, limit))]
+
+    def returned(self, handoff_id: str) -> Return | None:
+        """What the line that begins with this handoff gave back, if it ended."""
+        row = self._db.row(
+            "SELECT e.result FROM handoff h JOIN handoff e ON e.id = coalesce(h.answer_id, h.id) WHERE h.id = ?",
+            (handoff_id,),
+        )
+        return _read_return(row[0]) if row and row[0] else None
+
+    def workflow(self, workflow_id: str) -> Workflow | None:
+        """A workflow's limits and what it used so far."""
+        row = self._db.row(
+            "SELECT id, root_id, conversation_id, limits, handoffs, agents, tokens_spent, tokens_reserved, "
+            "cost_spent, cost_reserved, created_at FROM workflow WHERE id = ?",
+            (workflow_id,),
+        )
+        return _workflow(row) if row else None
+
+    def workflows(self, *, conversation_id: str = "", limit: int = 100) -> list[Workflow]:
+        """The newest workflows, of one conversation or of all."""
+        clauses, bindings = (["conversation_id = ?"], [conversation_id]) if conversation_id else ([], [])
+        rows = self._db.rows(
+            "SELECT id, root_id, conversation_id, limits, handoffs, agents, tokens_spent, tokens_reserved, "
+            f"cost_spent, cost_reserved, created_at FROM workflow{_where(clauses)} ORDER BY created_at DESC LIMIT ?",
+            (*bindings, limit),
+        )
+        return [_workflow(row) for row in rows]
+
+    def fetch(self, digest: str) -> bytes:
+        """Content by its digest."""
+        row = self._db.row("SELECT data FROM blob WHERE digest = ?", (bytes.fromhex(digest),))
+        if row is None:
+            raise NotFound(f"content {digest}: not in this store")
+        return bytes(row[0])
+
+    def due(self, limit: int = 100) -> list[Handoff]:
+        """Handoffs whose time has come, the longest overdue first."""
+        ids = self._db.rows(SQL["due"], (self.now(), limit))
+        return [handoff for (handoff_id,) in ids if (handoff := self.get(handoff_id)) is not None]
+
+    def next_due(self) -> int | None:
+        """When something becomes due next."""
+        return self._db.row("SELECT min(due_at) FROM handoff WHERE due_at IS NOT NULL")[0]  # type: ignore[no-any-return]
+
+    def timers(self, handoff_id: str) -> tuple[int | None, int | None, bool]:
+        """Of a claim: until when the lease holds, when its time is over, and whether it was reminded."""
+        row = self._db.row("SELECT lease_until, timeout_at, reminded FROM handoff WHERE id = ?", (handoff_id,))
+        return (row[0], row[1], bool(row[2])) if row else (None, None, False)
+
+    def held(self) -> list[tuple[str, str]]:
+        """Every claimed handoff and its holder."""
+        return [(row[0], row[1]) for row in self._db.rows(SQL["held"])]
+
+    def register(self, profile: Profile) -> None:
+        """Put an agent into the registry, or replace its profile."""
+        with self._db:
+            self._db.execute(SQL["put_agent"], (profile.agent_id, canonical_record(profile), self.now()))
+
+    def seen(self, agents: Sequence[str]) -> None:
+        """Note that a worker for these agents is there."""
+        with self._db:
+            for agent in agents:
+                self._db.execute(SQL["seen_agent"], (self.now(), agent))
+
+    def mark(self, agent: str, *, available: bool, reason: str) -> None:
+        """Say whether an agent answers at present."""
+        with self._db:
+            self._db.execute(SQL["mark_agent"], (available, reason, agent))
+
+    def agents(self) -> list[AgentRow]:
+        """The registry."""
+        return [
+            AgentRow(profile=profile, available=bool(available), seen_at=seen_at, load=load)
+            for data, available, seen_at, load in self._db.rows(SQL["agents"])
+            if (profile := read_profile(data)) is not None
+        ]
+
+    def breakers(self) -> list[Breaker]:
+        """Every breaker that counts a failure."""
+        query = "SELECT subject, failure, failures, opens, opened_at, probing FROM breaker ORDER BY subject, failure"
+        return [Breaker(*row) for row in self._db.rows(query)]
+
+    def reset_breaker(self, subject: str) -> int:
+        """Close a breaker by hand; how many failure classes it had."""
+        with self._db:
+            self._db.execute("DELETE FROM breaker WHERE subject = ?", (subject,))
+            return self._db.connection.changes()
+
+    def audit(self, *, limit: int = 10_000, after: int = 0, **where: Any) -> list[Entry]:
+        """Audit records by handoff, task, sender or receiver, in the order in which they were written."""
+        clauses, bindings = _conditions(where, _AUDIT)
+        if after:
+            clauses.append("seq > ?")
+            bindings.append(after)
+        query = f"SELECT seq, handoff_id, record, digest FROM audit{_where(clauses)} ORDER BY seq LIMIT ?"
+        return [_entry(row) for row in self._db.rows(query, (*bindings, limit))]
+
+    def unsealed(self, limit: int, after: int = 0) -> list[Entry]:
+        """Audit rows that no segment holds yet."""
+        return [_entry(row) for row in self._db.rows(SQL["unsealed"], (limit, after))]
+
+    def sealed(self, first: int, last: int) -> list[Entry]:
+        """Audit rows by their public numbers."""
+        return [_entry(row) for row in self._db.rows(SQL["sealed"], (first, last))]
+
+    def segments(self) -> list[Segment]:
+        """All sealed segments, in order."""
+        rows = self._db.rows("SELECT n, first, last, root, previous, sealed_at FROM segment ORDER BY n")
+        return [Segment(n=r[0], first=r[1], last=r[2], root=r[3], previous=r[4], sealed_at=r[5]) for r in rows]
+
+    def add_segment(self, segment: Segment, seqs: Sequence[int]) -> None:
+        """Seal rows in this order, unless another sealer was faster."""
+        with self._db:
+            (last,) = self._db.execute("SELECT coalesce(max(n), 0) FROM sealed").fetchone()
+            tail = self._db.execute("SELECT n, root FROM segment ORDER BY n DESC LIMIT 1").fetchone() or (0, "")
+            if last + 1 != segment.first or tail != (segment.n - 1, segment.previous):
+                raise Conflict(f"segment {segment.n}: another process sealed these records first; read again")
+            for number, seq in enumerate(seqs, segment.first):
+                if self._db.execute("SELECT 1 FROM sealed WHERE audit_seq = ?", (seq,)).fetchone():
+                    raise Conflict(f"audit row {seq} is sealed already; read again")
+                self._db.execute("INSERT INTO sealed (n, audit_seq) VALUES (?, ?)", (number, seq))
+            self._db.execute(
+                "INSERT INTO segment (n, first, last, root, previous, sealed_at) VALUES (?, ?, ?, ?, ?, ?)",
+                (segment.n, segment.first, segment.last, segment.root, segment.previous, segment.sealed_at),
+            )
+
+    def raise_alert(self, subject: str, text: str) -> str:
+        """Tell people something; its id."""
+        with self._db:
+            return self._put_alert(subject, text, self.now())
+
+    def _put_alert(self, subject: str, text: str, now: int) -> str:
+        alert_id = clock.new_id()
+        self._db.execute(SQL["put_alert"], (alert_id, subject, text, now))
+        return alert_id
+
+    def alerts(self, *, unresolved: bool = True) -> list[Alert]:
+        """What people were told and, by default, have not answered yet."""
+        clauses = ["resolved_at IS NULL"] if unresolved else []
+        query = f"SELECT id, subject, text, raised_at, resolved_at, resolved_by FROM alert{_where(clauses)}"
+        return [
+            Alert(id=r[0], subject=r[1], text=r[2], raised_at=r[3], resolved_at=r[4], resolved_by=r[5])
+            for r in self._db.rows(f"{query} ORDER BY raised_at, id")
+        ]
+
+    def resolve_alert(self, alert_id: str, by: str) -> bool:
+        """Mark an alert as dealt with; False when there is no such open alert."""
+        with self._db:
+            query = "UPDATE alert SET resolved_at = ?, resolved_by = ? WHERE id = ? AND resolved_at IS NULL"
+            self._db.execute(query, (self.now(), by, alert_id))
+            return self._db.connection.changes() == 1
+
+
+def _entry(row: Any) -> Entry:
+    return Entry(row[0], row[1], bytes(row[2]), bytes(row[3]).hex())
+
+
+def _workflow(row: Any) -> Workflow:
+    return Workflow(
+        id=row[0],
+        root_id=row[1],
+        conversation_id=row[2],
+        limits=read_limits(row[3]),
+        handoffs=row[4],
+        agents=read_agents(row[5]),
+        tokens_spent=row[6],
+        tokens_reserved=row[7],
+        cost_spent=row[8],
+        cost_reserved=row[9],
+        created_at=row[10],
+    )
+
+
+def _conditions(where: dict[str, Any], known: set[str]) -> tuple[list[str], list[Any]]:
+    clauses: list[str] = []
+    bindings: list[Any] = []
+    for name, value in where.items():
+        if name not in known or value is None:
+            continue
+        values = [value] if isinstance(value, str) else list(value)
+        clauses.append(f"{name} IN ({', '.join('?' * len(values))})")
+        bindings += [str(item) for item in values]
+    return clauses, bindings
+
+
+def _where(clauses: list[str]) -> str:
+    return f" WHERE {' AND '.join(clauses)}" if clauses else ""
