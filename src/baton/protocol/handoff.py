@@ -45,6 +45,7 @@ class ReturnProtocol(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     expected: bool = False
     timeout: float | None = None
     on_timeout: OnTimeout = "fail"
+    on_failure: OnTimeout = "fail"
 
 
 class Rationale(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):

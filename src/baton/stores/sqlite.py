@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from baton.errors import Conflict, Fenced, IllegalTransition, NotFound
-from baton.guards.base import Breaker, Facts, Verdict
+from baton.errors import Fenced, IllegalTransition, NotFound
+from baton.guards.base import ALLOW, Breaker, Facts, Verdict
 from baton.lifecycle import AUDIT_NAME, ENDED, Event, State, after, legal
 from baton.protocol.audit import FENCED, INITIATED, LATE
 from baton.protocol.codec import canonical_record, digest, to_microseconds, to_time
 from baton.protocol.context import Blob
-from baton.protocol.handoff import Handoff, rank
+from baton.protocol.handoff import HUMAN, Handoff, rank
 from baton.protocol.limits import Limits, micro
-from baton.stores.base import Claim, Grant, Offer, Step
+from baton.protocol.results import failed
+from baton.stores.base import Claim, Grant, Moved, Offer, Step
 from baton.stores.connection import statements
-from baton.stores.rows import Note, read_agents, read_handoff, read_limits, record, replace, workflow_facts, write_spec
+from baton.stores.rows import Note, read_handoff, read_limits, record, replace, workflow_facts, write_spec
 from baton.stores.sqlite_reads import Reads
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from baton.protocol.results import Return
     from baton.stores.base import Decide
 
 SQL = statements("sqlite.sql")
@@ -34,22 +34,19 @@ class SqliteStore(Reads):
     def offer(self, offer: Offer, decide: Decide) -> tuple[Handoff, Verdict]:
         """Make a handoff: facts, verdict, state and `initiated` in one transaction."""
         with self._db:
-            return self._offer(offer, decide)
+            if (existing := self._existing(offer)) is not None:
+                return existing, ALLOW
+            if offer.workflow is not None:
+                flow, agents = offer.workflow, canonical_record([offer.handoff.to_agent]).decode()
+                limits = canonical_record(flow.limits)
+                row = (flow.id, flow.root_id, flow.conversation_id, limits, agents, self.now())
+                self._db.execute(SQL["insert_workflow"], row)
+            facts, limits_now = self._offer_facts(offer)
+            verdict = decide(offer.handoff, facts, limits_now)
+            return self._make(offer, facts, limits_now, verdict), verdict
 
-    def _offer(self, offer: Offer, decide: Decide) -> tuple[Handoff, Verdict]:
-        execute, handoff, now = self._db.execute, offer.handoff, self.now()
-        if (existing := self._existing(offer)) is not None:
-            return existing, Verdict()
-        if offer.workflow is not None:
-            flow = offer.workflow
-            agents = canonical_record([handoff.to_agent]).decode()
-            execute(
-                SQL["insert_workflow"],
-                (flow.id, flow.root_id, flow.conversation_id, canonical_record(flow.limits), agents, now),
-            )
-        fingerprint = bytes.fromhex(offer.fingerprint)
-        facts, limits = self._offer_facts(handoff, fingerprint, now)
-        verdict = decide(handoff, facts, limits)
+    def _make(self, offer: Offer, facts: Facts, limits: Limits, verdict: Verdict) -> Handoff:
+        execute, handoff, now = self._db.execute, offer.handoff, facts.now
         state = _AFTER_OFFER.get(verdict.kind, State.REJECTED)
         due = self._first_due(state, handoff, limits, now)
         warnings = (*handoff.warnings, *verdict.warnings)
@@ -60,12 +57,15 @@ class SqliteStore(Reads):
             detail = {"limit": verdict.limit, "allowed": verdict.allowed, "error": verdict.error}
             records.append((_SAID[state], Note(reason=verdict.reason, detail=detail)))
         head = self._put_audit(handoff, now, records, "")
+        answer = failed(f"{verdict.error}: {verdict.reason}", retryable=False) if state is State.REFUSED else None
         execute(
             SQL["insert_handoff"],
             (
                 handoff.id, handoff.workflow_id, handoff.parent_id or None, handoff.key or None, handoff.line_id,
-                handoff.from_agent, handoff.to_agent, state.value, rank(handoff.priority), fingerprint, due, head,
-                now, write_spec(handoff),
+                handoff.from_agent, handoff.to_agent, state.value, rank(handoff.priority),
+                bytes.fromhex(offer.fingerprint), due, head,
+                now, write_spec(handoff), canonical_record(answer) if answer else None,
+                handoff.id if answer and handoff.line_id == handoff.id else None,
             ),
         )  # fmt: skip
         if offer.workflow is None and state is not State.REFUSED:
@@ -73,9 +73,7 @@ class SqliteStore(Reads):
             if handoff.to_agent not in seen:
                 seen = (*seen, handoff.to_agent)
             execute(SQL["count_handoff"], (canonical_record(seen).decode(), handoff.workflow_id))
-        if state is State.REFUSED and not handoff.key and handoff.line_id != handoff.id:
-            self._end_line(handoff, now)
-        return replace(handoff, due_at=None if due is None else to_time(due)), verdict
+        return replace(handoff, due_at=None if due is None else to_time(due))
 
     def _existing(self, offer: Offer) -> Handoff | None:
         handoff = offer.handoff
@@ -88,7 +86,8 @@ class SqliteStore(Reads):
             row = self._db.execute("SELECT root_id FROM workflow WHERE id = ?", (offer.workflow.id,)).fetchone()
         return self.get(row[0]) if row else None
 
-    def _offer_facts(self, handoff: Handoff, fingerprint: bytes, now: int) -> tuple[Facts, Limits]:
+    def _offer_facts(self, offer: Offer) -> tuple[Facts, Limits]:
+        handoff, fingerprint = offer.handoff, bytes.fromhex(offer.fingerprint)
         bindings = (handoff.workflow_id, handoff.to_agent, handoff.from_agent, fingerprint)
         row = self._db.execute(SQL["offer_facts"], bindings).fetchone()
         if row is None:
@@ -98,7 +97,7 @@ class SqliteStore(Reads):
             chain = (handoff.parent_id, handoff.to_agent, handoff.from_agent, fingerprint)
             loops = self._db.execute(SQL["chain_repeats"], chain).fetchone()
         breakers = self._breakers_of(handoff) if row[12] else ()
-        return workflow_facts(now, row[1:11], loops=loops, breakers=breakers), read_limits(row[0])
+        return workflow_facts(self.now(), row[1:11], loops=loops, breakers=breakers), read_limits(row[0])
 
     def _breakers_of(self, handoff: Handoff) -> tuple[Breaker, ...]:
         route = f"route:{handoff.from_agent}->{handoff.to_agent}"
@@ -109,7 +108,7 @@ class SqliteStore(Reads):
     def _first_due(state: State, handoff: Handoff, limits: Limits, now: int) -> int | None:
         wait: float | None = None
         if state is State.OFFERED:
-            wait = limits.ack_seconds
+            wait = None if handoff.to_agent == HUMAN else limits.ack_seconds
         elif state is State.WAITING:
             wait = limits.approval_seconds
         elif state is State.REJECTED:
@@ -189,7 +188,7 @@ class SqliteStore(Reads):
             self._db.execute(SQL["renew"], (self.now() + lease, handoff_id, epoch))
             return self._db.connection.changes() == 1
 
-    def advance(self, step: Step, decide: Decide | None = None) -> Handoff:
+    def advance(self, step: Step, decide: Decide | None = None) -> Moved:
         """Apply one event; a claim that is no longer current is refused and written down."""
         with self._db:
             row = self._db.execute(SQL["step_facts"], (step.id,)).fetchone()
@@ -198,7 +197,7 @@ class SqliteStore(Reads):
             handoff, now = read_handoff(row), self.now()
             state = after(handoff.state, step.event)
             if step.epoch is not None and handoff.epoch == step.epoch and self._repeated(handoff, step):
-                return handoff
+                return Moved(handoff)
             if step.epoch is not None and (handoff.epoch != step.epoch or handoff.state is not State.CLAIMED):
                 self._write_late(handoff, step, row[9], now)
             elif state is None or (step.expect is not None and handoff.state is not step.expect):
@@ -229,8 +228,14 @@ class SqliteStore(Reads):
         head = self._put_audit(handoff, now, [(name, note)], previous)
         self._db.execute("UPDATE handoff SET audit_head = ? WHERE id = ?", (head, handoff.id))
 
-    def _apply(self, step: Step, handoff: Handoff, state: State, row: Any, decide: Decide | None) -> Handoff:
+    def _apply(self, step: Step, handoff: Handoff, state: State, row: Any, decide: Decide | None) -> Moved:
         now, event = self.now(), step.event
+        verdict, judged = ALLOW, None
+        if step.then is not None and decide is not None:
+            judged = self._offer_facts(step.then)
+            verdict = decide(step.then.handoff, *judged)
+            if verdict.kind == "refuse":
+                return Moved(handoff, self._make(step.then, *judged, verdict), verdict)
         attempt, holder = handoff.attempt, handoff.holder if state is State.CLAIMED else ""
         if step.uncount and attempt:
             attempt -= 1
@@ -263,11 +268,10 @@ class SqliteStore(Reads):
         self._put_breakers(step.breaker)
         if state is State.PARKED:
             self._put_alert(moved.id, step.reason or "parked", now)
-        if step.then is not None and decide is not None:
-            self._offer(step.then, decide)
-        elif ends_line:
-            self._end_line(moved, now)
-        return moved
+        if ends_line:
+            self._end_line(moved)
+        following = self._make(step.then, *judged, verdict) if step.then is not None and judged else None
+        return Moved(moved, following, verdict)
 
     def _settle(self, step: Step, handoff: Handoff, row: Any) -> tuple[int, int]:
         """Give back what was reserved and count what was used beyond what was counted on the way."""
@@ -278,7 +282,7 @@ class SqliteStore(Reads):
             self._db.execute(SQL["settle"], (*held, tokens, cost, handoff.workflow_id))
         return tokens, cost
 
-    def _end_line(self, handoff: Handoff, now: int) -> None:
+    def _end_line(self, handoff: Handoff) -> None:
         """Answer the one who waits for this line of handoffs."""
         if handoff.line_id != handoff.id:
             self._db.execute(SQL["answer_line"], (handoff.id, handoff.line_id))
@@ -306,6 +310,12 @@ class SqliteStore(Reads):
             left = (row[0] - from_reserve[0], row[1] - from_reserve[1])
             self._db.execute(SQL["spend_handoff"], (*left, tokens, cost, handoff_id))
             return affordable
+
+    def postpone(self, handoff: Handoff, due_at: int | None) -> bool:
+        """Look at a handoff later, unless it moved meanwhile."""
+        with self._db:
+            self._db.execute(SQL["postpone"], (due_at, handoff.id, handoff.state.value, handoff.epoch))
+            return self._db.connection.changes() == 1
 
     def _put_blobs(self, blobs: Sequence[Blob]) -> None:
         for blob in blobs:

@@ -34,6 +34,7 @@ class Reads:
     def __init__(self, path: str, *, durability: Durability = "power", vfs: str | None = None) -> None:
         self.url = path
         self._db = Database(path, durability=durability, vfs=vfs)
+        self.on_disk = self._db.on_disk
 
     def now(self) -> int:
         """The store's time."""

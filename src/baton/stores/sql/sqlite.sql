@@ -25,8 +25,8 @@ INSERT INTO workflow (id, root_id, conversation_id, limits, agents, created_at) 
 
 -- name: insert_handoff
 INSERT INTO handoff (id, workflow_id, parent_id, key, line_id, from_agent, to_agent, state, priority, fingerprint,
-                     due_at, audit_head, created_at, spec)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+                     due_at, audit_head, created_at, spec, result, answer_id)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: insert_audit
 INSERT INTO audit (handoff_id, task_id, from_agent, to_agent, record, digest) VALUES (?, ?, ?, ?, ?, ?);
@@ -98,6 +98,9 @@ INSERT INTO breaker (subject, failure, failures, opens, opened_at, probing) VALU
 
 -- name: drop_breaker
 DELETE FROM breaker WHERE subject = ? AND failure = ?;
+
+-- name: postpone
+UPDATE handoff SET due_at = ? WHERE id = ? AND state = ? AND epoch = ?;
 
 -- name: due
 SELECT id FROM handoff WHERE due_at IS NOT NULL AND due_at <= ? ORDER BY due_at LIMIT ?;

@@ -1,0 +1,171 @@
+"""The public order of the audit trail, and what is remembered of it outside.
+
+A step writes its audit row in its own transaction, without a global lock. A sealer gives the committed rows
+their public numbers 1, 2, 3, … in segments. A segment's root is
+
+    SHA-256( "<previous root> <n> <first> <last> <sealed_at>\\n" + the rows' digests in hex, in order )
+
+so a root stands for everything before it. What a root cannot know is that something came after it: that is
+what checkpoints, kept outside the log, are for.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import stat
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+import msgspec
+
+from baton.errors import AuditBroken, Conflict, StoreError
+from baton.stores.base import Entry, Segment
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+SEGMENT_ROWS = 1000
+CHECKPOINTS = "audit-checkpoints.jsonl"
+_ATTEMPTS = 1000  # each lost race is another sealer's progress
+_TAIL = 1024  # longer than any checkpoint line
+
+
+class Log(Protocol):
+    """What sealing and verifying need of a store."""
+
+    def now(self) -> int: ...
+    def unsealed(self, limit: int, after: int = 0) -> list[Entry]: ...
+    def add_segment(self, segment: Segment, seqs: Sequence[int]) -> None: ...
+    def segments(self) -> list[Segment]: ...
+    def sealed(self, first: int, last: int) -> list[Entry]: ...
+
+
+class Checkpoint(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The log reached record `n`, and its segment ended with this root."""
+
+    n: int
+    root: str
+    time: int
+
+
+def root_of(segment: Segment, digests: Iterable[str]) -> str:
+    """The root that a segment with these digests must have."""
+    head = f"{segment.previous} {segment.n} {segment.first} {segment.last} {segment.sealed_at}\n"
+    return sha256((head + "".join(digests)).encode()).hexdigest()
+
+
+def seal(store: Log, *, limit: int = SEGMENT_ROWS) -> int:
+    """Seal all committed rows, at most `limit` in one segment; how many this call sealed."""
+    done = lost = 0
+    while lost < _ATTEMPTS:
+        # The segment is read before the rows: if another sealer comes between, it no longer fits.
+        last = _last(store)
+        rows = store.unsealed(limit)
+        if not rows:
+            return done
+        try:
+            store.add_segment(_next(last, rows, store.now()), [row.seq for row in rows])
+        except Conflict:
+            lost += 1
+            continue
+        done += len(rows)
+        if len(rows) < limit:
+            return done
+    raise Conflict(f"other processes sealed first {lost} times in a row; run fewer sealers")
+
+
+def _last(store: Log) -> Segment | None:
+    segments = store.segments()
+    return segments[-1] if segments else None
+
+
+def _next(last: Segment | None, rows: Sequence[Entry], now: int) -> Segment:
+    first = last.last + 1 if last else 1
+    segment = Segment(
+        n=last.n + 1 if last else 1,
+        first=first,
+        last=first + len(rows) - 1,
+        root="",
+        previous=last.root if last else "",
+        sealed_at=now,
+    )
+    return msgspec.structs.replace(segment, root=root_of(segment, (row.digest for row in rows)))
+
+
+def checkpoint(directory: str | Path, store: Log) -> Checkpoint | None:
+    """Note durably how far the sealed log reaches; None while nothing is sealed."""
+    folder = Path(directory)
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path = folder / CHECKPOINTS
+    new = not path.exists()
+    file = _open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        known = _newest(file, path)
+        last = _last(store)
+        if known and (last is None or last.last < known.n):
+            raise AuditBroken(
+                f"the log ends at record {last.last if last else 0}, but a checkpoint says that it reached "
+                f"{known.n}: its end was cut off, or this is another log; see `baton audit verify`"
+            )
+        if last is None or (known and known.n == last.last):
+            return known
+        found = Checkpoint(n=last.last, root=last.root, time=store.now())
+        line = msgspec.json.encode(found) + b"\n"
+        if os.write(file, line) != len(line):
+            raise StoreError(f"{path}: the disk is full; make room and try again")
+        os.fsync(file)
+        if new:
+            _sync(folder)
+        return found
+    finally:
+        os.close(file)
+
+
+def checkpoints(directory: str | Path) -> list[Checkpoint]:
+    """All checkpoints in a directory, oldest first; none where there is no file."""
+    path = Path(directory) / CHECKPOINTS
+    try:
+        file = _open(path, os.O_RDONLY)
+    except FileNotFoundError:
+        return []
+    with os.fdopen(file, "rb") as stream:
+        # What stands after the last newline was never acknowledged.
+        return [_read(line, path) for line in stream.read().split(b"\n")[:-1]]
+
+
+def _newest(file: int, path: Path) -> Checkpoint | None:
+    """Read the last whole line; half a line of a writer that died is dropped."""
+    size = os.fstat(file).st_size
+    tail = os.pread(file, _TAIL, max(0, size - _TAIL))
+    whole, newline, torn = tail.rpartition(b"\n")
+    if torn:
+        if not newline and size > _TAIL:
+            raise AuditBroken(f"{path}: damaged at its end; compare it with a backup")
+        os.ftruncate(file, size - len(torn))
+    return _read(whole.rpartition(b"\n")[2], path) if newline else None
+
+
+def _read(line: bytes, path: Path) -> Checkpoint:
+    try:
+        return msgspec.json.decode(line, type=Checkpoint)
+    except msgspec.MsgspecError as error:
+        raise AuditBroken(f"{path}: a line is damaged ({error}); compare it with a backup") from None
+
+
+def _open(path: Path, flags: int) -> int:
+    file = os.open(path, flags | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    if not stat.S_ISREG(os.fstat(file).st_mode):
+        os.close(file)
+        raise StoreError(f"{path}: not a regular file; give another directory")
+    return file
+
+
+def _sync(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
