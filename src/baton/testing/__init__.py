@@ -15,18 +15,28 @@ if TYPE_CHECKING:
     from baton.testing.faults import strace_sweep as strace_sweep
     from baton.testing.power import PowerReport as PowerReport
     from baton.testing.power import power_loss as power_loss
+    from baton.testing.races import Attempt as Attempt
+    from baton.testing.races import NaiveClaims as NaiveClaims
+    from baton.testing.races import RaceResult as RaceResult
+    from baton.testing.races import linearizable as linearizable
+    from baton.testing.races import race as race
     from baton.testing.virtual import Deadlock as Deadlock
     from baton.testing.virtual import VirtualClock as VirtualClock
     from baton.testing.virtual import VirtualLoop as VirtualLoop
 
 _PLACES = {
+    "Attempt": "races",
     "Deadlock": "virtual",
+    "NaiveClaims": "races",
     "PowerReport": "power",
+    "RaceResult": "races",
     "SweepReport": "faults",
     "VirtualClock": "virtual",
     "VirtualLoop": "virtual",
     "kill_sweep": "faults",
+    "linearizable": "races",
     "power_loss": "power",
+    "race": "races",
     "strace_sweep": "faults",
 }
 
