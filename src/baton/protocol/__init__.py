@@ -6,9 +6,10 @@ from baton.protocol.context import Context, Message, Transfer
 from baton.protocol.handoff import Handoff
 from baton.protocol.limits import Autonomy, Budget, Limits
 from baton.protocol.profile import Profile
-from baton.protocol.results import Return
+from baton.protocol.results import Acceptance, Return
 
 __all__ = [
+    "Acceptance",
     "Artifact",
     "AuditRecord",
     "Autonomy",

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Any, Literal
 
 import msgspec
 
+from baton.protocol.codec import Time
 from baton.protocol.limits import Risk
 
 INITIATED = "initiated"
@@ -28,7 +28,7 @@ class AuditRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
     """One immutable line of the trail; what is not known is absent, not zero."""
 
     handoff_id: str
-    timestamp: datetime
+    timestamp: Time
     event_type: str
     from_agent: str
     to_agent: str

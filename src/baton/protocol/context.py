@@ -1,23 +1,24 @@
 """What travels with a handoff: messages, variables, and how much of them crosses.
 
-A history is a chain of nodes, each one message and the digest of the node before it, so that a hop stores only
-what is new. Variables are stored as one canonical object in which large values stand by digest.
+A history is a chain of nodes, each one message and the digest of the node before it, so that a hop stores
+only what is new. Variables are stored as one canonical object in which large values stand by digest.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
 from baton.errors import Malformed, TooLarge
 from baton.protocol.artifacts import Artifact
-from baton.protocol.codec import canonical, canonical_record, digest
+from baton.protocol.codec import bounded, canonical, canonical_record, digest, faithful, name
 
 Role = Literal["system", "user", "assistant", "tool"]
 Mode = Literal["full", "summary", "relevant_only"]
 Fetch = Callable[[str], bytes]
+T = TypeVar("T")
 
 LARGE = 512
 RECENT = 5
@@ -60,6 +61,9 @@ class Transfer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, fo
     max_messages: int | None = None
     include: Include = Include()
 
+    def __post_init__(self) -> None:
+        bounded(self.max_messages, "transfer.max_messages")
+
 
 DEFAULT_TRANSFER: dict[str, Transfer] = {
     "sequential": Transfer(transfer_mode="relevant_only"),
@@ -71,6 +75,8 @@ DEFAULT_TRANSFER: dict[str, Transfer] = {
 
 class Context(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """The payload of a handoff. `*_ref` point to stored content; the plain fields carry it on the wire."""
+
+    # The record is frozen, its dicts are not: the stored bytes count, and a later change does not reach them.
 
     task_id: str = ""
     original_request: str = ""
@@ -113,7 +119,7 @@ def append(history: str, messages: Iterable[Message]) -> tuple[str, list[Blob]]:
     """Chain messages onto a history; the new head and what has to be stored."""
     blobs = []
     for message in messages:
-        data = canonical_record(_Node(history, message))
+        data = faithful(_Node(history, message), _read_node, "message")
         history = digest(data)
         blobs.append(Blob(history, data))
     return history, blobs
@@ -122,38 +128,63 @@ def append(history: str, messages: Iterable[Message]) -> tuple[str, list[Blob]]:
 def newest_first(history: str, fetch: Fetch) -> Iterator[Message]:
     """Walk a history back from its head."""
     while history:
-        node = _read_node(fetch(history))
+        node = _stored(_read_node, fetch, history)
         yield node.message
         history = node.previous
 
 
+def _stored(decode: Callable[[bytes], T], fetch: Fetch, ref: str) -> T:
+    try:
+        return decode(fetch(ref))
+    except msgspec.MsgspecError as error:
+        raise Malformed(f"stored content {ref:.12}: {error}; restore the store from a backup") from None
+
+
 def freeze_state(values: Mapping[str, Any]) -> tuple[str, list[Blob]]:
     """Store variables: the digest of the whole, and the content to keep."""
-    if len(values) > MAX_STATE_KEYS:
-        raise TooLarge(f"state: {len(values)} keys, at most {MAX_STATE_KEYS}; group them under fewer keys")
-    if not values:
-        return "", []
-    small: dict[str, Any] = {}
-    refs: dict[str, str] = {}
+    return _freeze(_State({}, {}), values)
+
+
+def update_state(head: str, update: Mapping[str, Any], fetch: Fetch) -> tuple[str, list[Blob]]:
+    """Apply an update as `merge` does, without reading or storing again what it leaves alone."""
+    before = _stored(_read_state, fetch, head) if head else _State({}, {})
+    old = {key: _value(before, key, fetch) for key in RESERVED if key in update}
+    return _freeze(before, merge({key: value for key, value in old.items() if value is not None}, update))
+
+
+def _freeze(before: _State, values: Mapping[str, Any]) -> tuple[str, list[Blob]]:
+    small, refs = dict(before.values), dict(before.refs)
     blobs = []
     for key, value in values.items():
-        data = canonical(value, key)
+        data = canonical(value, f"state.{name(key, 'state: key')}")
+        small.pop(key, None)
+        refs.pop(key, None)
         if len(data) <= LARGE:
             small[key] = value
         else:
             refs[key] = digest(data)
             blobs.append(Blob(refs[key], data))
+    keys = len(small) + len(refs)
+    if keys > MAX_STATE_KEYS:
+        raise TooLarge(f"state: {keys} keys, at most {MAX_STATE_KEYS}; group them under fewer keys")
+    if not keys:
+        return "", []
     data = canonical_record(_State(small, refs))
     head = Blob(digest(data), data)
     return head.digest, [*blobs, head]
+
+
+def _value(state: _State, key: str, fetch: Fetch) -> Any:
+    ref = state.refs.get(key)
+    return _stored(msgspec.json.decode, fetch, ref) if ref else state.values.get(key)
 
 
 def thaw_state(head: str, fetch: Fetch) -> dict[str, Any]:
     """Read variables back."""
     if not head:
         return {}
-    state = _read_state(fetch(head))
-    return state.values | {key: msgspec.json.decode(fetch(ref)) for key, ref in state.refs.items()}
+    state = _stored(_read_state, fetch, head)
+    return state.values | {key: _value(state, key, fetch) for key in state.refs}
 
 
 def merge(state: Mapping[str, Any], update: Mapping[str, Any]) -> dict[str, Any]:
@@ -163,7 +194,9 @@ def merge(state: Mapping[str, Any], update: Mapping[str, Any]) -> dict[str, Any]
         before = merged.get(key)
         if key in RESERVED:
             if not isinstance(value, Mapping):
-                raise Malformed(f"update.{key}: a reserved key takes an object; use another key for your own value")
+                raise Malformed(
+                    f"update.{key}: a reserved key takes an object; use another key for your own value"
+                )
             merged[key] = {**(before or {}), **value}
         else:
             merged[key] = value
@@ -171,52 +204,68 @@ def merge(state: Mapping[str, Any], update: Mapping[str, Any]) -> dict[str, Any]
 
 
 def select(messages: Iterable[Message], transfer: Transfer) -> list[Message]:
-    """The messages that cross, oldest first, from a walk newest first. Always a valid conversation."""
+    """The messages that cross, oldest first, from a walk newest first. Always a valid conversation.
+
+    A call and its results cross together; where the room ends inside them, the newest results stay.
+    """
     wanted = transfer.max_messages
-    if transfer.transfer_mode == "relevant_only":
-        wanted = RECENT if wanted is None else wanted
-    elif transfer.transfer_mode == "summary":
-        wanted = 1 if wanted is None else wanted
+    if wanted is None:
+        wanted = {"full": None, "relevant_only": RECENT, "summary": 1}[transfer.transfer_mode]
     taken: list[Message] = []
+    results: list[Message] = []
     for message in messages:
         if wanted is not None and len(taken) >= wanted:
             break
         kept = _allowed(message, transfer.include)
-        if kept is not None:
-            taken.append(kept)
-    return paired(reversed(taken))
+        if kept is None:
+            continue
+        if kept.role == "tool":
+            results.append(kept)
+        else:
+            taken += _turn(kept, results, None if wanted is None else wanted - len(taken))
+            results = []
+    taken.reverse()
+    return taken
 
 
 def _allowed(message: Message, include: Include) -> Message | None:
     if message.role == "system" and not include.system_messages:
         return None
-    if message.role == "tool" and not include.tool_results:
-        return None
+    tools = include.tool_calls and include.tool_results
+    if message.role == "tool":
+        return message if tools else None
     if message.reasoning and not include.agent_reasoning:
         message = msgspec.structs.replace(message, reasoning="")
-    if message.tool_calls and not (include.tool_calls and include.tool_results):
+    if message.tool_calls and (message.role != "assistant" or not tools):
         message = msgspec.structs.replace(message, tool_calls=())
-    return message if message.content or message.tool_calls or message.reasoning or message.role == "tool" else None
+    return message if message.content or message.tool_calls or message.reasoning else None
+
+
+def _turn(message: Message, results: list[Message], room: int | None) -> list[Message]:
+    """A message with the results that answer its calls, newest first; calls without result are left out."""
+    open_calls = {call.id: call for call in reversed(message.tool_calls) if call.id}
+    answers: dict[str, Message] = {}
+    for result in reversed(results):
+        if result.tool_call_id in open_calls:
+            answers.setdefault(result.tool_call_id, result)
+    kept = list(answers.values())
+    if room is not None and len(kept) >= room:
+        kept = kept[len(kept) - room + 1 :]
+    answered = {result.tool_call_id for result in kept}
+    calls = tuple(call for key, call in reversed(open_calls.items()) if key in answered)
+    if calls != message.tool_calls:
+        message = msgspec.structs.replace(message, tool_calls=calls)
+    if not (message.content or calls or message.reasoning):
+        return []
+    return [*reversed(kept), message]
+
+
+EVERYTHING = Transfer(
+    transfer_mode="full",
+    include=Include(system_messages=True, tool_calls=True, tool_results=True, agent_reasoning=True),
+)
 
 
 def paired(messages: Iterable[Message]) -> list[Message]:
     """Drop tool results without their call and calls without their result."""
-    listed = list(messages)
-    answered = {message.tool_call_id for message in listed if message.role == "tool"}
-    called: set[str] = set()
-    valid: list[Message] = []
-    for message in listed:
-        kept = message
-        if message.tool_calls:
-            calls = tuple(call for call in message.tool_calls if call.id in answered)
-            called.update(call.id for call in calls)
-            if len(calls) != len(message.tool_calls):
-                kept = msgspec.structs.replace(message, tool_calls=calls)
-        if message.role == "tool":
-            if message.tool_call_id not in called:
-                continue
-            called.discard(message.tool_call_id)
-        elif not (kept.content or kept.tool_calls or kept.reasoning):
-            continue
-        valid.append(kept)
-    return valid
+    return select(reversed(list(messages)), EVERYTHING)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from operator import attrgetter
 from typing import Any, Literal
 
 import msgspec
@@ -11,7 +11,7 @@ from baton.errors import Malformed
 from baton.lifecycle import ENDED, State
 from baton.protocol import codec
 from baton.protocol.context import Context
-from baton.protocol.limits import Autonomy, Budget, Risk
+from baton.protocol.limits import Autonomy, Budget, Risk, as_tokens
 
 SCHEMA_VERSION = 1
 USER = "user"
@@ -30,6 +30,9 @@ class Requirement(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
     capability_id: str
     min_proficiency: float = 0.0
 
+    def __post_init__(self) -> None:
+        codec.bounded(self.min_proficiency, "min_proficiency", 0, 1)
+
 
 class Validation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """What the receiver has to bring."""
@@ -39,7 +42,9 @@ class Validation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
     required_strictly: bool = False
 
 
-class ReturnProtocol(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+class ReturnProtocol(
+    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True
+):
     """Whether and when an answer is expected, and what happens without one. Seconds."""
 
     expected: bool = False
@@ -59,14 +64,14 @@ class Handoff(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, for
     """One passing of work between two agents. Frozen: a later state is another value."""
 
     id: str = ""
-    timestamp: datetime = codec.EPOCH
+    timestamp: codec.Time = codec.EPOCH
     from_agent: str
     to_agent: str
     type: Type = "sequential"
     reason: str = ""
     task: str = ""
     goal: str = ""
-    context: Context = Context()
+    context: Context = msgspec.field(default_factory=Context)  # a default would share its dicts
     validation: Validation = Validation()
     return_protocol: ReturnProtocol = ReturnProtocol()
     audit: Rationale = Rationale()
@@ -82,7 +87,7 @@ class Handoff(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, for
     broadcast_group_id: str = ""
     traceparent: str = ""
     priority: Priority = "normal"
-    deadline: datetime | None = None
+    deadline: codec.Time | None = None
     budget: Budget | None = None
     max_attempts: int = 3
     max_iterations: int = 15
@@ -92,7 +97,7 @@ class Handoff(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, for
     epoch: int = 0
     reroutes: int = 0
     holder: str = ""
-    due_at: datetime | None = None
+    due_at: codec.Time | None = None
     answer_id: str = ""  # on the first handoff of a line: the one that ended it
 
     @property
@@ -112,7 +117,7 @@ class Handoff(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, for
 
 
 def fingerprint(handoff: Handoff) -> str:
-    """What the work is about (task, goal, artifacts), without counters and times: the key of loop detection."""
+    """What the work is about (task, goal, artifacts) without counters and times: loops are found by it."""
     artifacts = sorted(item.digest or item.path for item in handoff.context.artifacts)
     return codec.digest(codec.canonical_record((handoff.task, handoff.goal, artifacts)))
 
@@ -143,60 +148,125 @@ _CAMEL_CONTEXT = {
     "completedWork": "completed_work",
     "userId": "user_id",
     "correlationId": "correlation_id",
-    "metadata": "metadata",
 }
+_CAMEL_MESSAGE = {"toolCalls": "tool_calls", "toolCallId": "tool_call_id"}
 
 
 def read_handoff(data: bytes | str) -> Handoff:
     """Read a request from outside, in either spelling, bare or under a `handoff` key."""
-    document = codec.read_json(data, "handoff")
-    if isinstance(document, dict) and isinstance(document.get("handoff"), dict):
-        document = document["handoff"]
-    if not isinstance(document, dict):
-        raise Malformed("handoff: expected an object with from_agent, to_agent and task")
+    document = codec.read_object(data, "handoff")
     if "fromAgentId" in document or "toAgentId" in document:
         document = _from_camel(document)
     return codec.convert(_plain(document), Handoff, "handoff")
 
 
 def _from_camel(document: dict[str, Any]) -> dict[str, Any]:
-    renamed = {_CAMEL.get(key, key): value for key, value in document.items()}
-    context = renamed.pop("context", {})
-    if not isinstance(context, dict):
-        raise Malformed("handoff: context: expected an object")
-    context = {_CAMEL_CONTEXT.get(key, key): value for key, value in context.items()}
-    required = context.pop("requiredCapabilities", [])
-    if required:
-        renamed["validation"] = {"required_capabilities": required}
+    renamed = codec.rename(document, _CAMEL, "handoff")
+    context = codec.rename(_object(renamed, "context"), _CAMEL_CONTEXT, "handoff.context")
+    if "requiredCapabilities" in context:
+        renamed["validation"] = {"required_capabilities": context.pop("requiredCapabilities")}
+    history = context.get("conversation_history")
+    if isinstance(history, list):
+        context["conversation_history"] = [_message(item) for item in history]
     return {"type": "delegation", **renamed, "context": context}
 
 
+def _message(item: Any) -> Any:
+    """A chat message as model providers spell it: null content, calls under `function`."""
+    if not isinstance(item, dict):
+        return item
+    message = codec.rename(item, _CAMEL_MESSAGE, "handoff.context.conversation_history")
+    message = {key: value for key, value in message.items() if value is not None}
+    if isinstance(message.get("tool_calls"), list):
+        message["tool_calls"] = [
+            {"id": call.get("id", ""), **call["function"]}
+            if isinstance(call, dict) and isinstance(call.get("function"), dict)
+            else call
+            for call in message["tool_calls"]
+        ]
+    return message
+
+
 def _plain(document: dict[str, Any]) -> dict[str, Any]:
-    """Expand the short forms: bare capability names, a bare number as budget, constraints, priority words."""
+    """Expand the short forms: constraints, bare numbers as budgets, bare capability names, durations."""
     plain = dict(document)
-    context = plain.get("context")
-    if isinstance(context, dict) and "constraints" in context:
-        context = dict(context)
-        constraints = context.pop("constraints")
-        if not isinstance(constraints, dict):
-            raise Malformed("handoff: context.constraints: expected an object with budget and deadline")
-        plain = {**constraints, **plain, "context": context}
-    if isinstance(plain.get("budget"), int | float):
-        plain["budget"] = {"max_tokens": int(plain["budget"])}
+    context = plain["context"] = dict(_object(plain, "context"))
+    constraints = _object(context, "constraints", "handoff.context")
+    context.pop("constraints", None)
+    for key, value in constraints.items():
+        if key not in {"budget", "deadline"}:
+            known = codec.near(key, ["budget", "deadline"])
+            raise Malformed(f"handoff.context.constraints: {codec.short(key)} is not a field; {known}")
+        if key in plain:
+            raise Malformed(f"handoff: {key} and context.constraints.{key} are the same field; keep one")
+        plain[key] = value
+    if isinstance(context.get("conversation_history"), dict):
+        context["transfer"] = context.pop("conversation_history")
+    _budget(plain, "budget", "handoff")
     if isinstance(plain.get("priority"), str):
         plain["priority"] = as_priority(plain["priority"])
-    validation = plain.get("validation")
-    if isinstance(validation, dict):
-        validation = dict(validation)
+    if "validation" in plain:
+        plain["validation"] = validation = dict(_object(plain, "validation"))
+        _budget(validation, "autonomy_budget", "handoff.validation")
         names = validation.get("required_capabilities")
         if isinstance(names, list):
             validation["required_capabilities"] = [
                 {"capability_id": name} if isinstance(name, str) else name for name in names
             ]
-        if isinstance(validation.get("autonomy_budget"), int | float):
-            validation["autonomy_budget"] = {"max_tokens": int(validation["autonomy_budget"])}
-        plain["validation"] = validation
+    answer = plain.get("return_protocol")
+    if isinstance(answer, dict) and isinstance(answer.get("timeout"), str):
+        timeout = codec.seconds(answer["timeout"], "handoff.return_protocol.timeout")
+        plain["return_protocol"] = {**answer, "timeout": timeout}
     return plain
+
+
+def _object(document: dict[str, Any], key: str, where: str = "handoff") -> dict[str, Any]:
+    value = document.get(key, {})
+    if not isinstance(value, dict):
+        raise Malformed(f"{where}.{key}: expected an object")
+    return value
+
+
+def _budget(document: dict[str, Any], key: str, where: str) -> None:
+    value = document.get(key)
+    if type(value) is int or type(value) is float:
+        document[key] = {"max_tokens": as_tokens(value, f"{where}.{key}")}
+
+
+def document(handoff: Handoff) -> dict[str, Any]:
+    """The nested document of the protocol: what `read_handoff` reads back into an equal record."""
+    plain = codec.plain(handoff)
+    context = {"task_id": "", **plain.pop("context", {})}
+    context = {"conversation_history": [], "context_variables": {}, "artifacts": [], **context}
+    constraints = {key: plain.pop(key) for key in ("budget", "deadline") if key in plain}
+    if constraints:
+        context["constraints"] = {key: _short_budget(value) for key, value in constraints.items()}
+    validation = {"required_capabilities": [], **plain.pop("validation", {})}
+    validation["required_capabilities"] = [
+        item["capability_id"] if len(item) == 1 else item for item in validation["required_capabilities"]
+    ]
+    if "autonomy_budget" in validation:
+        validation["autonomy_budget"] = _short_budget(validation["autonomy_budget"])
+    return {
+        "handoff": {
+            "id": handoff.id,
+            "timestamp": codec.plain(handoff.timestamp),
+            "from_agent": handoff.from_agent,
+            "to_agent": handoff.to_agent,
+            "type": handoff.type,
+            "reason": handoff.reason,
+            "schema_version": handoff.schema_version,
+            **plain,
+            "context": context,
+            "validation": validation,
+            "return_protocol": {"expected": False, "on_timeout": "fail", **plain.get("return_protocol", {})},
+            "audit": {"decision_rationale": "", "risk_level": "low", **plain.get("audit", {})},
+        }
+    }
+
+
+def _short_budget(value: Any) -> Any:
+    return value["max_tokens"] if isinstance(value, dict) and value.keys() == {"max_tokens"} else value
 
 
 SUPERVISED = (
@@ -205,18 +275,57 @@ SUPERVISED = (
 )  # fmt: skip
 
 
+_decode = msgspec.json.Decoder(Handoff).decode
+_NAMES = (
+    "id", "from_agent", "to_agent", "workflow_id", "conversation_id", "parent_id", "root_id", "line_id",
+    "key", "broadcast_group_id", "traceparent", "holder", "answer_id",
+)  # fmt: skip
+_CONTEXT_NAMES = ("task_id", "user_id", "correlation_id", "history_ref", "state_ref")
+_names_of = attrgetter(*_NAMES)
+_context_names_of = attrgetter(*_CONTEXT_NAMES)
+
+
 def checked(handoff: Handoff) -> Handoff:
-    """Refuse a request whose parts do not fit together."""
+    """Refuse a request whose parts do not fit together, or that could not be read back from a store."""
+    _readable(handoff)
     codec.text(handoff.task, "task")
     codec.text(handoff.reason, "reason")
+    _named(handoff)
+    answer = handoff.return_protocol
+    codec.bounded(answer.timeout, "return_protocol.timeout", 0, codec.MAX_SECONDS)
+    codec.bounded(handoff.max_attempts, "max_attempts", 1)
+    codec.bounded(handoff.max_iterations, "max_iterations", 1)
     if handoff.schema_version != SCHEMA_VERSION:
         raise Malformed(f"schema_version: {handoff.schema_version}; this version reads {SCHEMA_VERSION}")
-    if handoff.type == "delegation" and not handoff.return_protocol.timeout:
+    if handoff.type == "delegation" and not answer.timeout:
         raise Malformed("return_protocol.timeout: a delegation needs one; give the longest wait in seconds")
-    if handoff.type in {"delegation", "escalation"} and not handoff.task:
+    if handoff.type in {"delegation", "escalation"} and not handoff.task.strip():
         raise Malformed("task: empty; say what the receiver has to do")
-    if handoff.type == "escalation" and not handoff.audit.decision_rationale:
+    if handoff.type == "escalation" and not handoff.audit.decision_rationale.strip():
         raise Malformed("audit.decision_rationale: empty; an escalation says why")
-    if handoff.max_attempts < 1:
-        raise Malformed(f"max_attempts: {handoff.max_attempts}; at least 1")
     return handoff
+
+
+def _readable(handoff: Handoff) -> None:
+    """Types, times and text by reading the record back; history and variables are checked when stored."""
+    context = handoff.context
+    if isinstance(context, Context):
+        if context.conversation_history or context.context_variables:
+            slim = msgspec.structs.replace(context, conversation_history=(), context_variables={})
+            handoff = msgspec.structs.replace(handoff, context=slim)
+        if context.completed_work or context.metadata:
+            codec.check(context.completed_work, "context.completed_work")
+            codec.check(context.metadata, "context.metadata")
+    codec.faithful(handoff, _decode, "handoff")
+
+
+def _named(handoff: Handoff) -> None:
+    codec.name(handoff.from_agent, "from_agent")
+    codec.name(handoff.to_agent, "to_agent")
+    names = _names_of(handoff) + _context_names_of(handoff.context)
+    if max(map(len, names)) <= codec.MAX_NAME and "".join(names).isprintable():
+        return
+    for owner, fields, where in ((handoff, _NAMES, ""), (handoff.context, _CONTEXT_NAMES, "context.")):
+        for field in fields:
+            if value := getattr(owner, field):
+                codec.name(value, where + field)

@@ -1,6 +1,6 @@
 """How much is allowed: budgets, autonomy, and the limits of a workflow.
 
-Money is a number in the budget's currency. Inside the store it is counted in millionths, so that sums are exact.
+Money is a number in the budget's currency. Inside the store it is counted in millionths: sums are exact.
 """
 
 from __future__ import annotations
@@ -10,10 +10,12 @@ from typing import Any, Literal
 import msgspec
 
 from baton.errors import Malformed
+from baton.protocol.codec import MAX_SECONDS, bounded
 
 Risk = Literal["low", "medium", "high"]
 RISKS: tuple[Risk, ...] = ("low", "medium", "high")
 MILLION = 1_000_000
+MAX_COST = 10**12  # so that sums of millionths stay within 64 bits
 
 
 class Budget(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -23,6 +25,10 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forb
     max_cost: float | None = None
     currency: str = "USD"
 
+    def __post_init__(self) -> None:
+        bounded(self.max_tokens, "budget.max_tokens")
+        bounded(self.max_cost, "budget.max_cost", 0, MAX_COST)
+
 
 class Autonomy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """How far an agent may go by itself; None is no limit of its own."""
@@ -31,6 +37,14 @@ class Autonomy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, fo
     max_tokens: int | None = None
     max_cost: float | None = None
     max_hops: int | None = None
+
+    def __post_init__(self) -> None:
+        bounded(self.max_tokens, "autonomy_budget.max_tokens")
+        bounded(self.max_cost, "autonomy_budget.max_cost", 0, MAX_COST)
+        bounded(self.max_hops, "autonomy_budget.max_hops")
+
+
+_COUNTS = ("max_handoffs", "max_agents", "max_depth", "max_tokens", "max_reroutes", "max_same_visits")
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -51,10 +65,13 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forb
     ack_seconds: float = 30.0
 
     def __post_init__(self) -> None:
-        for name in ("max_handoffs", "max_agents", "max_depth", "max_tokens", "max_cost", "max_reroutes"):
-            value = getattr(self, name)
-            if value is not None and value < 0:
-                raise Malformed(f"limits.{name}: {value} is negative; use 0 for none allowed, None for no limit")
+        for name in _COUNTS:
+            bounded(getattr(self, name), f"limits.{name}")
+        bounded(self.max_cost, "limits.max_cost", 0, MAX_COST)
+        for name in ("max_seconds", "approval_seconds", "ack_seconds"):
+            bounded(getattr(self, name), f"limits.{name}", 0, MAX_SECONDS)
+        for edge, times in self.loops.items():
+            bounded(times, f"limits.loops.{edge}")
 
 
 TIERS: dict[str, Limits] = {
@@ -80,14 +97,22 @@ def as_budget(value: Budget | float | None) -> Budget | None:
     """Accept a bare number as a limit of tokens."""
     if value is None or isinstance(value, Budget):
         return value
-    return Budget(max_tokens=int(value))
+    return Budget(max_tokens=as_tokens(value, "budget"))
 
 
 def as_autonomy(value: Autonomy | float | None) -> Autonomy | None:
     """Accept a bare number as a limit of tokens."""
     if value is None or isinstance(value, Autonomy):
         return value
-    return Autonomy(max_tokens=int(value))
+    return Autonomy(max_tokens=as_tokens(value, "autonomy_budget"))
+
+
+def as_tokens(value: float, field: str) -> int:
+    """Accept a whole number of tokens."""
+    bounded(value, field)
+    if value != int(value):
+        raise Malformed(f"{field}: {value} is not a whole number of tokens; write max_cost for money")
+    return int(value)
 
 
 def micro(cost: float | None) -> int | None:

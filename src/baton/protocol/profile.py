@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from baton.errors import Malformed
+from baton.protocol import codec
 from baton.protocol.limits import Autonomy
 
 
@@ -25,13 +25,12 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, for
     idempotent: bool = True
 
     def __post_init__(self) -> None:
-        if not self.agent_id or not self.agent_id.isprintable() or len(self.agent_id) > 200:  # noqa: PLR2004
-            raise Malformed(f"agent id {self.agent_id!r}: use 1 to 200 printable characters")
+        codec.name(self.agent_id, "agent_id")
         for name, proficiency in self.capabilities.items():
-            if not 0.0 <= proficiency <= 1.0:
-                raise Malformed(f"capabilities.{name}: proficiency {proficiency} is not between 0 and 1")
-        if self.max_concurrent_tasks is not None and self.max_concurrent_tasks < 1:
-            raise Malformed(f"max_concurrent_tasks: {self.max_concurrent_tasks}; use at least 1, or None for no limit")
+            codec.name(name, "capabilities")
+            codec.bounded(proficiency, f"capabilities.{name}", 0, 1)
+        codec.bounded(self.max_concurrent_tasks, "max_concurrent_tasks", 1)
+        codec.bounded(self.max_execution_time, "max_execution_time", 0, codec.MAX_SECONDS)
 
 
 def as_capabilities(names: dict[str, float] | list[str] | tuple[str, ...] | None) -> dict[str, float]:
@@ -39,3 +38,19 @@ def as_capabilities(names: dict[str, float] | list[str] | tuple[str, ...] | None
     if names is None:
         return {}
     return dict(names) if isinstance(names, dict) else dict.fromkeys(names, 1.0)
+
+
+_CAMEL = {"agentId": "agent_id", "agentName": "agent_name", "acceptsHandoffs": "accepts_handoffs"}
+
+
+def read_profile(data: bytes | str) -> Profile:
+    """Read a profile from outside, in either spelling."""
+    document = codec.rename(codec.read_object(data, "profile"), _CAMEL, "profile")
+    names = document.get("capabilities")
+    if isinstance(names, list) and all(isinstance(name, str) for name in names):
+        document["capabilities"] = as_capabilities(names)
+    if isinstance(document.get("max_execution_time"), str):
+        document["max_execution_time"] = codec.seconds(document["max_execution_time"], "max_execution_time")
+    if isinstance(document.get("autonomy_budget"), int | float):
+        document["autonomy_budget"] = {"max_tokens": document["autonomy_budget"]}
+    return codec.convert(document, Profile, "profile")

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Any, ClassVar, Literal
 
 import msgspec
 
 from baton.errors import Malformed
+from baton.protocol import codec
 from baton.protocol.artifacts import Artifact
 from baton.protocol.context import Message
+from baton.protocol.limits import MAX_COST
 
 Status = Literal["success", "partial", "failed", "timeout"]
 
@@ -31,14 +32,14 @@ class Updates(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, for
 class Account(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """What the work took."""
 
-    completion_time: datetime | None = None
+    completion_time: codec.Time | None = None
     tokens_consumed: int = 0
     cost: float = 0.0
     notes: str = ""
 
     def __post_init__(self) -> None:
-        if self.tokens_consumed < 0 or self.cost < 0:
-            raise Malformed("audit.tokens_consumed and audit.cost cannot be negative")
+        codec.bounded(self.tokens_consumed, "audit.tokens_consumed")
+        codec.bounded(self.cost, "audit.cost", 0, MAX_COST)
 
 
 class Return(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -49,7 +50,7 @@ class Return(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forb
     to_agent: str = ""
     status: Status = "success"
     result: Result = Result()
-    context_updates: Updates = Updates()
+    context_updates: Updates = msgspec.field(default_factory=Updates)  # a default would share its dict
     audit: Account = Account()
     agent_name: str = ""
     duration_ms: int = 0
@@ -95,12 +96,37 @@ class Reject(msgspec.Struct, frozen=True):
 
     reason: str
 
+    def __post_init__(self) -> None:
+        _because(self.reason, "reject")
+
 
 class Defer(msgspec.Struct, frozen=True):
     """Put the work off; it is offered again after so many seconds."""
 
     reason: str
     seconds: float = 60.0
+
+    def __post_init__(self) -> None:
+        _because(self.reason, "defer")
+        codec.bounded(self.seconds, "defer.seconds", 0, codec.MAX_SECONDS)
+
+
+class Acceptance(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """What a receiver says to an offer, as it stands on the wire."""
+
+    status: Literal["accepted", "rejected", "deferred"]
+    reason: str = ""
+    estimated_completion: codec.Time | None = None
+    acknowledged_at: codec.Time | None = None
+
+    def __post_init__(self) -> None:
+        if self.status != "accepted":
+            _because(self.reason, "acceptance")
+
+
+def _because(reason: str, what: str) -> None:
+    if not codec.text(reason, f"{what}.reason").strip():
+        raise Malformed(f"{what}.reason: empty; say why, so that the sender can choose what to do")
 
 
 Outcome = Return | Command | Reject | Defer
@@ -118,3 +144,90 @@ def as_return(value: Any) -> Return:
 def failed(error: str, *, retryable: bool = True, status: Status = "failed") -> Return:
     """The return of work that did not succeed."""
     return Return(status=status, error=error, retryable=retryable)
+
+
+_decode = msgspec.json.Decoder(Return).decode
+
+
+def checked(answer: Return) -> Return:
+    """Refuse a return that could not be read back from a store."""
+    codec.check(answer.result.body, "result.body")
+    codec.check(answer.context_updates.variables_changed, "context_updates.variables_changed")
+    codec.bounded(answer.duration_ms, "duration_ms")
+    codec.bounded(answer.iterations, "iterations")
+    codec.faithful(answer, _decode, "return")
+    return answer
+
+
+def read_return(data: bytes | str) -> Return:
+    """Read a return from outside, in either spelling, bare or under a `return` key."""
+    document = codec.read_object(data, "return")
+    if "handoffId" in document or "agentId" in document:
+        document = _from_camel(document)
+    answer = codec.convert(document, Return, "return")
+    if not answer.handoff_id:
+        raise Malformed("return.handoff_id is missing; name the handoff that this answers")
+    return checked(answer)
+
+
+_CAMEL = {
+    "handoffId": "handoff_id",
+    "agentId": "from_agent",
+    "agentName": "agent_name",
+    "duration": "duration_ms",
+    "conversationSummary": "conversation_summary",
+}
+
+
+def _from_camel(document: dict[str, Any]) -> dict[str, Any]:
+    renamed = codec.rename(document, _CAMEL, "return")
+    success, body = renamed.pop("success", None), renamed.pop("result", None)
+    if type(success) is not bool:
+        raise Malformed("return.success: expected true or false")
+    if type(renamed.get("duration_ms")) is float:
+        renamed["duration_ms"] = round(renamed["duration_ms"])
+    content_type = "text" if body is None or isinstance(body, str) else "json"
+    status = "success" if success else "failed"
+    return {"status": status, **renamed, "result": {"content_type": content_type, "body": body}}
+
+
+def document(answer: Return) -> dict[str, Any]:
+    """The nested document of the protocol: what `read_return` reads back into an equal record."""
+    plain = codec.plain(answer)
+    return {
+        "return": {
+            "handoff_id": answer.handoff_id,
+            "from_agent": answer.from_agent,
+            "to_agent": answer.to_agent,
+            "status": answer.status,
+            **plain,
+            "result": {"content_type": "text", "body": None, **plain.get("result", {})},
+            "context_updates": {
+                "variables_changed": {}, "artifacts_produced": [], **plain.get("context_updates", {}),
+            },
+            "audit": {"tokens_consumed": 0, "notes": "", **plain.get("audit", {})},
+        }
+    }  # fmt: skip
+
+
+def handoff_result(answer: Return) -> dict[str, Any]:
+    """The same return in the second spelling."""
+    plain = {
+        "handoffId": answer.handoff_id,
+        "agentId": answer.from_agent,
+        "agentName": answer.agent_name or answer.from_agent,
+        "success": answer.success,
+        "result": codec.plain(answer.result.body),
+        "duration": answer.duration_ms,
+        "iterations": answer.iterations,
+    }
+    if answer.conversation_summary:
+        plain["conversationSummary"] = answer.conversation_summary
+    if answer.error:
+        plain["error"] = answer.error
+    return plain
+
+
+def read_acceptance(data: bytes | str) -> Acceptance:
+    """Read what a receiver says to an offer, bare or under an `acceptance` key."""
+    return codec.convert(codec.read_object(data, "acceptance"), Acceptance, "acceptance")
