@@ -128,6 +128,18 @@ def test_a_synced_append_and_an_atomic_replace_survive():
     assert "rename config.new" in report.operations
 
 
+def find_and_break(directory, acknowledged):
+    yield "first"
+    raise LookupError("in the middle")
+
+
+def test_a_check_that_breaks_is_a_finding():
+    report = power_loss(append_and_sync, find_and_break, images=10)
+    assert len(report.violations) == 10
+    assert "in the middle" in report.violations[0].detail
+    assert kill_sweep(append_and_sync, find_and_break, every=9).violations
+
+
 def test_a_sweep_without_a_hit_fails():
     with pytest.raises(AssertionError, match="no operation was hit"):
         kill_sweep(append_and_sync, lines_are_there, where=["sqlite"])

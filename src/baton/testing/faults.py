@@ -77,11 +77,9 @@ def problems(check: Check, directory: str, acknowledged: list[str]) -> list[str]
     """Return what a check finds, be it returned or raised."""
     try:
         found = check(directory, acknowledged)
+        return [found] if isinstance(found, str) else list(found or ())
     except Exception as error:  # noqa: BLE001 - whatever it is, it is a finding
         return ["".join(traceback.format_exception(error)).strip()]
-    if found is None:
-        return []
-    return [found] if isinstance(found, str) else list(found)
 
 
 class Fuse:
