@@ -24,7 +24,7 @@ class Breaker(msgspec.Struct, frozen=True):
 
 
 class Facts(msgspec.Struct, frozen=True):
-    """What the store knows at the moment of the decision, read in the same transaction. Money in millionths."""
+    """What the store knows when it decides, read in the same transaction. Money in millionths."""
 
     now: int
     started_at: int = 0
@@ -46,8 +46,8 @@ class Facts(msgspec.Struct, frozen=True):
 class Verdict(msgspec.Struct, frozen=True):
     """Whether the step may happen.
 
-    `refuse` ends the handoff, `reject` lets another agent take it, `ask` waits for a person, `escalate` moves it
-    up. `error` is the name in `baton.errors`, `limit` what was hit and `allowed` what would be.
+    `refuse` ends the handoff, `reject` lets another agent take it, `ask` waits for a person, `escalate`
+    moves it up. `error` is the name in `baton.errors`, `limit` what was hit and `allowed` what would be.
     """
 
     kind: Literal["allow", "refuse", "reject", "ask", "escalate"] = "allow"
