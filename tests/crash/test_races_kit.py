@@ -69,6 +69,8 @@ def test_a_correct_backend_has_one_winner_each(tmp_path, backend):
 
 def test_nobody_wins_and_nobody_hangs():
     assert race(nobody, ITEMS[:10], 2).unclaimed == 10
+    with pytest.raises(ValueError, match="no item twice"):
+        race(nobody, ["a", "a"], 2)
     with pytest.raises(RuntimeError, match="no store today"):
         race(broken, ITEMS[:10], 3)
 

@@ -27,7 +27,7 @@ from baton.testing.children import PATIENCE, Child, Tell, in_clean_process
 Claim = Callable[[str], bool]
 Opener = Callable[[str], Claim]
 
-HEAT = 200
+HEAT = 200  # items between two meetings of the racers
 
 
 @dataclass(frozen=True)
@@ -52,8 +52,8 @@ def race(claim: Opener, items: Sequence[str], processes: int = 8) -> RaceResult:
     `claim(owner)` is called once in each process, so that each opens a store of its own, and returns the
     function that claims one item and says whether it won. It must be importable.
     """
-    if processes < 2 or not items:
-        raise ValueError("a race needs two processes and an item")
+    if processes < 2 or not items or len(set(items)) < len(items):
+        raise ValueError("a race needs at least two processes and one item, and no item twice")
     return in_clean_process(_race, claim, list(items), processes)
 
 
