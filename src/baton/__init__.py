@@ -1,3 +1,59 @@
-"""Reliable handoff of work between AI agents."""
+"""Hand work from one agent to another: claimed once, in budget, approved, audited, recovered."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
+
+# Where each public name lives; a module is imported when its first name is used.
+_HOMES = {
+    "baton.relay": ("Relay", "Result"),
+    "baton.protocol.results": ("Command", "Defer", "Reject", "Return", "Send"),
+    "baton.protocol.handoff": ("Handoff",),
+    "baton.protocol.context": ("Message",),
+    "baton.protocol.artifacts": ("Artifact",),
+    "baton.protocol.limits": ("Autonomy", "Budget", "Limits"),
+    "baton.protocol.profile": ("Profile",),
+    "baton.agents.base": ("Agent", "Turn"),
+    "baton.errors": ("BatonError", "Fenced", "HandoffFailed", "Held", "Refused"),
+}
+_HOME = {name: home for home, names in _HOMES.items() for name in names}
+__all__ = [  # noqa: PLE0604 - the names are those of _HOMES
+    *sorted(_HOME),
+]
+
+if TYPE_CHECKING:
+    from baton.agents.base import Agent as Agent
+    from baton.agents.base import Turn as Turn
+    from baton.errors import BatonError as BatonError
+    from baton.errors import Fenced as Fenced
+    from baton.errors import HandoffFailed as HandoffFailed
+    from baton.errors import Held as Held
+    from baton.errors import Refused as Refused
+    from baton.protocol.artifacts import Artifact as Artifact
+    from baton.protocol.context import Message as Message
+    from baton.protocol.handoff import Handoff as Handoff
+    from baton.protocol.limits import Autonomy as Autonomy
+    from baton.protocol.limits import Budget as Budget
+    from baton.protocol.limits import Limits as Limits
+    from baton.protocol.profile import Profile as Profile
+    from baton.protocol.results import Command as Command
+    from baton.protocol.results import Defer as Defer
+    from baton.protocol.results import Reject as Reject
+    from baton.protocol.results import Return as Return
+    from baton.protocol.results import Send as Send
+    from baton.relay import Relay as Relay
+    from baton.relay import Result as Result
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'baton' has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(_HOME[name]), name)
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

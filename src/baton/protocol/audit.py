@@ -46,3 +46,6 @@ class AuditRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
     by: str = ""
     detail: dict[str, Any] = {}
     previous: str = ""  # digest of the record before it of the same handoff
+
+
+read_record = msgspec.json.Decoder(AuditRecord).decode

@@ -58,6 +58,8 @@ class Return(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forb
     conversation_summary: str = ""
     error: str = ""
     messages: tuple[Message, ...] = ()
+    onward: dict[str, Any] = {}  # a command for the relay around this one
+    history_ref: str = ""  # the head of the conversation after this work
     retryable: bool = True
 
     @property

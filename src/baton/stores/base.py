@@ -82,7 +82,6 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     result: Return | None = None
     blobs: Sequence[Blob] = ()
     then: Offer | None = None  # the next handoff of the same line
-    breaker: tuple[Breaker, ...] = ()
 
 
 class Moved(msgspec.Struct, frozen=True):

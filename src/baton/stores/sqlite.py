@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from baton.errors import Fenced, IllegalTransition, NotFound
+from baton.guards import breaker
 from baton.guards.base import ALLOW, Breaker, Facts, Verdict
 from baton.lifecycle import AUDIT_NAME, ENDED, Event, State, after, legal
 from baton.protocol.audit import FENCED, INITIATED, LATE
@@ -73,6 +74,8 @@ class SqliteStore(Reads):
             if handoff.to_agent not in seen:
                 seen = (*seen, handoff.to_agent)
             execute(SQL["count_handoff"], (canonical_record(seen).decode(), handoff.workflow_id))
+        if state is State.OFFERED and handoff.to_agent == HUMAN:
+            self._put_alert(handoff.id, f"{handoff.from_agent} asks: {handoff.task:.200}", now)
         return replace(handoff, due_at=None if due is None else to_time(due))
 
     def _existing(self, offer: Offer) -> Handoff | None:
@@ -168,7 +171,7 @@ class SqliteStore(Reads):
         if any(reserve):
             self._db.execute(SQL["reserve"], (*reserve, handoff.workflow_id))
         if verdict.probe:
-            self._put_breakers(replace(breaker, probing=handoff.id) for breaker in breakers if breaker.opened_at)
+            self._put_breakers(replace(one, probing=handoff.id) for one in breakers if one.opened_at)
         return Grant(handoff=taken, verdict=verdict, won=True)
 
     @staticmethod
@@ -237,6 +240,7 @@ class SqliteStore(Reads):
             if verdict.kind == "refuse":
                 return Moved(handoff, self._make(step.then, *judged, verdict), verdict)
         attempt, holder = handoff.attempt, handoff.holder if state is State.CLAIMED else ""
+        due_at = now if step.due_at is None and state is State.REJECTED else step.due_at
         if step.uncount and attempt:
             attempt -= 1
         moved = replace(
@@ -246,7 +250,7 @@ class SqliteStore(Reads):
             attempt=attempt,
             reroutes=handoff.reroutes + (event is Event.REROUTE),
             holder=holder,
-            due_at=None if step.due_at is None else to_time(step.due_at),
+            due_at=None if due_at is None else to_time(due_at),
         )
         ends_line = state in ENDED and step.then is None
         if ends_line and moved.line_id == moved.id:
@@ -260,18 +264,24 @@ class SqliteStore(Reads):
         self._db.execute(
             SQL["set_state"],
             (
-                state.value, moved.to_agent, attempt, moved.reroutes, holder or None, step.due_at,
+                state.value, moved.to_agent, attempt, moved.reroutes, holder or None, due_at,
                 row[16] if remind else None, step.due_at if remind else None, remind, tokens, cost,
                 moved.answer_id or None, head, canonical_record(step.result) if step.result else None, moved.id,
             ),
         )  # fmt: skip
-        self._put_breakers(step.breaker)
+        self._settle_breakers(handoff, step, bool(row[18]), now)
         if state is State.PARKED:
             self._put_alert(moved.id, step.reason or "parked", now)
         if ends_line:
             self._end_line(moved)
         following = self._make(step.then, *judged, verdict) if step.then is not None and judged else None
         return Moved(moved, following, verdict)
+
+    def _settle_breakers(self, handoff: Handoff, step: Step, kept: bool, now: int) -> None:  # noqa: FBT001
+        outcome = breaker.failure(step.event, step.result, step.cause)
+        if kept or outcome:
+            said = outcome or ("success" if step.event is Event.COMPLETE else "")
+            self._put_breakers(breaker.settled(handoff, self._breakers_of(handoff), said, now))
 
     def _settle(self, step: Step, handoff: Handoff, row: Any) -> tuple[int, int]:
         """Give back what was reserved and count what was used beyond what was counted on the way."""

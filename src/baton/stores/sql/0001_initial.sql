@@ -70,6 +70,7 @@ CREATE TABLE sealed (
     n         INTEGER PRIMARY KEY,
     audit_seq INTEGER NOT NULL
 );
+CREATE UNIQUE INDEX sealed_row ON sealed (audit_seq);
 CREATE TABLE segment (
     n         INTEGER PRIMARY KEY,
     first     INTEGER NOT NULL,

@@ -63,7 +63,7 @@ UPDATE handoff SET lease_until = ?1, due_at = min(?1, coalesce(timeout_at, ?1))
 -- name: step_facts
 SELECT h.spec, h.state, h.attempt, h.epoch, h.reroutes, h.holder, h.due_at, h.answer_id, h.to_agent,
        h.audit_head, h.created_at, h.tokens_reserved, h.cost_reserved, h.tokens_spent, h.cost_spent,
-       h.line_id, h.lease_until, h.timeout_at
+       h.line_id, h.lease_until, h.timeout_at, EXISTS (SELECT 1 FROM breaker)
   FROM handoff h WHERE h.id = ?;
 
 -- name: set_state
@@ -126,8 +126,8 @@ SELECT a.profile, a.available, a.seen_at, (SELECT count(*) FROM handoff WHERE to
 INSERT INTO alert (id, subject, text, raised_at) VALUES (?, ?, ?, ?);
 
 -- name: unsealed
-SELECT seq, handoff_id, record, digest FROM audit
- WHERE seq NOT IN (SELECT audit_seq FROM sealed WHERE n > ?2) AND seq > ?3 ORDER BY seq LIMIT ?1;
+SELECT seq, handoff_id, record, digest FROM audit a
+ WHERE seq > ?2 AND NOT EXISTS (SELECT 1 FROM sealed WHERE audit_seq = a.seq) ORDER BY seq LIMIT ?1;
 
 -- name: sealed
 SELECT a.seq, a.handoff_id, a.record, a.digest FROM sealed s JOIN audit a ON a.seq = s.audit_seq

@@ -1,0 +1,50 @@
+"""A Python function as an agent, asynchronous or not."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from baton.agents.base import Turn
+
+
+class FunctionAgent:
+    """Runs a coroutine function on the event loop, an ordinary function in a thread of its own."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
+        self._asynchronous = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
+            getattr(function, "__call__", None)  # noqa: B004 - an object may be an asynchronous callable
+        )
+
+    async def run(self, turn: Turn) -> Any:
+        """Call the function with the turn."""
+        if self._asynchronous:
+            return await self.function(turn)
+        return await asyncio.to_thread(self.function, BlockingTurn(turn, asyncio.get_running_loop()))
+
+    async def aclose(self) -> None:
+        """Nothing to close."""
+
+
+class BlockingTurn:
+    """The same turn for a function without `await`: what would be awaited blocks the calling thread."""
+
+    def __init__(self, turn: Turn, loop: asyncio.AbstractEventLoop) -> None:
+        self._turn = turn
+        self._loop = loop
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self._turn, name)
+        if not inspect.iscoroutinefunction(value):
+            return value
+
+        def blocking(*args: Any, **options: Any) -> Any:
+            call: Coroutine[Any, Any, Any] = value(*args, **options)
+            return asyncio.run_coroutine_threadsafe(call, self._loop).result()
+
+        return blocking

@@ -1,0 +1,47 @@
+"""A whole relay as one agent of another."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+from baton.protocol.results import Command, Return, Updates
+
+if TYPE_CHECKING:
+    from baton.agents.base import Turn
+
+
+class Runs(Protocol):
+    """What is needed of the inner relay."""
+
+    async def run(self, to: str, task: str, **options: Any) -> Any: ...
+    async def aclose(self) -> None: ...
+
+
+class RelayAgent:
+    """Runs a workflow of the inner relay for each turn; the same handoff finds its workflow again."""
+
+    def __init__(self, inner: Runs, entry: str) -> None:
+        self._inner = inner
+        self._entry = entry
+
+    async def run(self, turn: Turn) -> Any:
+        """Hand the task to the inner relay's entry agent and bring its answer out."""
+        result = await self._inner.run(
+            self._entry,
+            turn.task,
+            workflow_id=turn.handoff.id,
+            conversation_id=turn.handoff.conversation_id,
+            state=turn.state,
+        )
+        answer: Return = result.answer
+        before = turn.state
+        changed = {key: value for key, value in result.state.items() if key not in before or before[key] != value}
+        if answer.onward:
+            return Command(**{**answer.onward, "update": {**changed, **answer.onward.get("update", {})}})
+        return Return(
+            status=answer.status, result=answer.result, audit=answer.audit, context_updates=Updates(variables_changed=changed)
+        )
+
+    async def aclose(self) -> None:
+        """Close the inner relay."""
+        await self._inner.aclose()

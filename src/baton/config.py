@@ -1,0 +1,24 @@
+"""The only reader of settings and of the environment."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+STORE = ".baton/baton.db"
+
+
+def store_url(given: str | None = None) -> str:
+    """The store to use: what was named, else BATON_STORE, else a file below the working directory."""
+    return given or os.environ.get("BATON_STORE") or STORE
+
+
+def state_dir() -> Path:
+    """Where this user's own records stand, outside of every repository."""
+    base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    return Path(base) / "baton"
+
+
+def person() -> str:
+    """Who sits at this terminal."""
+    return os.environ.get("BATON_USER") or os.environ.get("USER") or "person"

@@ -1,0 +1,36 @@
+"""Steps 5 and 6: take an offered handoff, or say why not."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from baton.flow.crew import judge_claim
+from baton.lifecycle import Event, State
+from baton.protocol.results import failed
+from baton.stores.base import Claim, Grant, Step
+
+if TYPE_CHECKING:
+    from baton.flow.crew import Crew
+
+
+async def take(crew: Crew, handoff_id: str = "", agents: tuple[str, ...] = ()) -> Grant:
+    """Claim one handoff by id, or the next one for these agents."""
+    lease = int(crew.settings.lease * 1e6)
+    claim = Claim(holder=crew.holder, id=handoff_id, agents=agents, lease=lease)
+    grant = await crew.write(lambda: crew.store.claim(claim, judge_claim))
+    if grant.won and grant.handoff is not None:
+        crew.tell("accepted", grant.handoff)
+    return grant
+
+
+def answer(grant: Grant) -> Step | None:
+    """What follows from a claim that a guard did not let through; None where it only has to wait."""
+    handoff, verdict = grant.handoff, grant.verdict
+    if handoff is None or handoff.state is not State.OFFERED or verdict.error == "AtCapacity":
+        return None
+    if verdict.kind == "refuse":
+        result = failed(f"{verdict.error}: {verdict.reason}", retryable=False)
+        return Step(id=handoff.id, event=Event.FAIL, expect=State.OFFERED, reason=verdict.reason, result=result)
+    if verdict.kind in {"reject", "escalate"}:
+        return Step(id=handoff.id, event=Event.REJECT, expect=State.OFFERED, reason=verdict.reason)
+    return None

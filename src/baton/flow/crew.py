@@ -1,0 +1,103 @@
+"""What the steps share: the store, the agents of this process, and how they are run."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from baton import guards
+from baton.protocol.context import Fetch, thaw_state
+from baton.protocol.limits import Limits
+from baton.stores.wake import Hub, Writer
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from baton.agents.base import Agent
+    from baton.guards.base import Facts, Verdict
+    from baton.protocol.handoff import Handoff
+    from baton.protocol.results import Return
+    from baton.stores.base import Store
+
+CACHED_STATES = 256
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """How a crew works."""
+
+    limits: Limits = Limits()
+    lease: float = 60.0
+    backoff: float = 2.0
+    handoffs: bool = True
+    independent: bool = False  # after an error of a handoff, the sender finishes alone
+    routes: dict[str, tuple[str, ...]] = {}
+    delegation_timeout: float = 600.0
+
+
+class Running:
+    """One claim that this process works on."""
+
+    __slots__ = ("epoch", "lost", "note", "task")
+
+    def __init__(self, epoch: int, task: asyncio.Task[Any] | None) -> None:
+        self.epoch = epoch
+        self.task = task
+        self.lost = ""
+        self.note = ""
+
+
+class Crew:
+    """The agents of one process around one store."""
+
+    def __init__(self, store: Store, holder: str, settings: Settings) -> None:
+        self.store = store
+        self.holder = holder
+        self.settings = settings
+        self.nested = False
+        self.agents: dict[str, Agent] = {}
+        self.running: dict[str, Running] = {}
+        self.listeners: list[Callable[[str, Handoff], None]] = []
+        self.failures: dict[str, BaseException] = {}
+        self.hub = Hub(store)
+        self.write = Writer(store, self.hub)
+        self.run_line: Callable[[Handoff], Awaitable[Return]]
+        self._states: OrderedDict[str, Mapping[str, Any]] = OrderedDict()
+
+    @property
+    def fetch(self) -> Fetch:
+        """How content is read by digest."""
+        return self.store.fetch
+
+    def state(self, ref: str) -> Mapping[str, Any]:
+        """Variables by digest; the newest are kept at hand."""
+        if not ref:
+            return {}
+        found = self._states.get(ref)
+        if found is None:
+            found = thaw_state(ref, self.fetch)
+            self.keep_state(ref, found)
+        return found
+
+    def keep_state(self, ref: str, state: Mapping[str, Any]) -> None:
+        """Keep variables at hand under their digest."""
+        self._states[ref] = state
+        if len(self._states) > CACHED_STATES:
+            self._states.popitem(last=False)
+
+    def tell(self, event: str, handoff: Handoff) -> None:
+        """Let the listeners know what happened."""
+        for listener in self.listeners:
+            listener(event, handoff)
+
+
+def judge_offer(handoff: Handoff, facts: Facts, limits: Limits) -> Verdict:
+    """May this handoff be made?"""
+    return guards.decide(guards.OFFER, handoff, facts, limits)
+
+
+def judge_claim(handoff: Handoff, facts: Facts, limits: Limits) -> Verdict:
+    """May this handoff be taken now?"""
+    return guards.decide(guards.CLAIM, handoff, facts, limits)

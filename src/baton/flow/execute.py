@@ -1,0 +1,182 @@
+"""Step 7: let the agent work, inside its claim, its time and its budget."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from baton.errors import BatonError, BudgetExceeded, Fenced, HandoffFailed, HandoffsDisabled, Refused
+from baton.flow.crew import Running
+from baton.flow.offer import delegate, make, scoped
+from baton.lifecycle import State
+from baton.protocol import codec
+from baton.protocol.context import DEFAULT_TRANSFER, Message, newest_first, select
+from baton.protocol.handoff import HUMAN, Handoff, Requirement, Validation, fingerprint
+from baton.protocol.limits import as_budget, micro
+from baton.protocol.results import Return, failed
+from baton.stores.base import Offer
+
+if TYPE_CHECKING:
+    from baton.flow.crew import Crew
+
+
+PATIENCE = 30 * 86400.0  # how long a person may take to answer
+
+
+class LiveTurn:
+    """One attempt at one handoff. See `baton.agents.base.Turn`."""
+
+    def __init__(self, crew: Crew, handoff: Handoff, running: Running, alone: str = "") -> None:
+        self.handoff = handoff
+        self.alone = alone
+        self._crew = crew
+        self._running = running
+        self._state: dict[str, Any] | None = None
+        self._messages: list[Message] | None = None
+        self._asked = 0
+
+    @property
+    def task(self) -> str:
+        """What has to be done."""
+        return self.handoff.task
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """The shared variables as they were handed over; a copy, change them through the update of what you return."""
+        if self._state is None:
+            self._state = dict(self._crew.state(self.handoff.context.state_ref))
+        return self._state
+
+    @property
+    def messages(self) -> list[Message]:
+        """The part of the conversation that crossed, oldest first."""
+        if self._messages is None:
+            context = self.handoff.context
+            transfer = context.transfer or DEFAULT_TRANSFER[self.handoff.type]
+            self._messages = select(newest_first(context.history_ref, self._crew.fetch), transfer)
+        return self._messages
+
+    @property
+    def attempt(self) -> int:
+        """Which attempt this is, from 1."""
+        return self.handoff.attempt
+
+    @property
+    def idempotency_key(self) -> str:
+        """The same in every attempt; give it to whatever the work does outside."""
+        return self.handoff.idempotency_key
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether the claim was lost or the work was called off."""
+        return bool(self._running.lost)
+
+    def progress(self, note: str) -> None:
+        """Say what is going on."""
+        self._running.note = note
+        self._crew.tell("progress", self.handoff)
+
+    async def charge(self, tokens: int = 0, cost: float = 0.0) -> None:
+        """Count what the work used; raises BudgetExceeded when the workflow cannot afford it."""
+        store, handoff = self._crew.store, self.handoff
+        spent = micro(cost) or 0
+        if not await self._crew.write(lambda: store.spend(handoff.id, handoff.epoch, tokens, spent)):
+            flow = store.workflow(handoff.workflow_id)
+            limits = flow.limits if flow else self._crew.settings.limits
+            raise BudgetExceeded(
+                f"workflow {handoff.workflow_id}: max_tokens {limits.max_tokens}, max_cost {limits.max_cost}; used "
+                f"{flow.tokens_spent if flow else 0} tokens; stop with a partial result, or raise the limit"
+            )
+
+    async def delegate(self, to: str, task: str, *, key: str = "", timeout: float | None = None, **options: Any) -> Return:  # fmt: skip # noqa: ASYNC109 - the protocol's own word
+        """Give a part of the work to another agent and wait for its answer.
+
+        Remembered by `key` (by default: the order and content of the calls): a body that runs again gets the
+        stored answer, and the other agent does not work twice.
+        """
+        if not self._crew.settings.handoffs or self.alone:
+            raise HandoffsDisabled(f"{self.handoff.to_agent} works alone: {self.alone or 'handoffs are off'}")
+        self._asked += 1
+        key = key or f"{self._asked}:{codec.digest(codec.canonical([to, task]))[:16]}"
+        names = options.pop("capabilities", ())
+        validation = Validation(required_capabilities=tuple(Requirement(capability_id=name) for name in names))
+        update = options.pop("update", {})
+        options["budget"] = as_budget(options.get("budget"))
+        child = delegate(
+            self.handoff,
+            to,
+            task,
+            key,
+            timeout=timeout or self._crew.settings.delegation_timeout,
+            validation=validation,
+            **options,
+        )
+        context, blobs = scoped(self._crew, self.handoff, {**self.state, **update}, task)
+        child = msgspec.structs.replace(child, context=context)
+        made, verdict = await make(self._crew, Offer(handoff=child, fingerprint=fingerprint(child), blobs=blobs))
+        if verdict.kind == "refuse":
+            raise error_named(verdict.error, verdict.reason)
+        answer = await self._crew.run_line(made)
+        if answer.context_updates.variables_changed:
+            self._state = {**self.state, **answer.context_updates.variables_changed}
+        return answer
+
+    async def ask(self, question: str, *, to: str = HUMAN, **options: Any) -> Any:
+        """Ask a person (or an agent) and wait for the answer, however long it takes."""
+        if to == HUMAN:
+            options.setdefault("timeout", PATIENCE)
+        answer = await self.delegate(to, question, **options)
+        if not answer.success:
+            raise HandoffFailed(f"{to} did not answer {question!r:.80}: {answer.error or answer.status}")
+        return answer.output
+
+
+def error_named(name: str, reason: str) -> BatonError:
+    """The exception of that name from `baton.errors`."""
+    from baton import errors
+
+    kind = getattr(errors, name, Refused)
+    return kind(reason) if isinstance(kind, type) and issubclass(kind, BatonError) else Refused(reason)
+
+
+async def execute(crew: Crew, handoff: Handoff, alone: str = "") -> Any:
+    """Run the agent; an exception of its body is a failed return, a lost claim is Fenced."""
+    running = Running(handoff.epoch, asyncio.current_task())
+    crew.running[handoff.id] = running
+    turn = LiveTurn(crew, handoff, running, alone)
+    try:
+        return await crew.agents[handoff.to_agent].run(turn)
+    except asyncio.CancelledError:
+        if running.lost and running.task is not None:
+            running.task.uncancel()
+            raise Fenced(f"handoff {handoff.id}: {running.lost}") from None
+        raise
+    except Fenced:
+        raise
+    except Exception as error:  # noqa: BLE001 - whatever an agent raises is its answer
+        crew.failures[handoff.id] = error
+        name = type(error).__name__
+        return failed(f"{name}: {error}", retryable=not isinstance(error, Refused | HandoffFailed))
+    finally:
+        crew.running.pop(handoff.id, None)
+
+
+def renew(crew: Crew) -> None:
+    """Prolong every claim that this process works on."""
+    lease = int(crew.settings.lease * 1e6)
+    for handoff_id, running in list(crew.running.items()):
+        crew.store.renew(handoff_id, running.epoch, lease)
+
+
+def drop_lost(crew: Crew) -> None:
+    """Cancel the work on every claim that is no longer ours."""
+    for handoff_id, running in list(crew.running.items()):
+        now = crew.store.get(handoff_id)
+        ours = now is not None and now.state is State.CLAIMED and now.epoch == running.epoch
+        if ours or running.lost:
+            continue
+        running.lost = f"the claim was lost ({now.status if now else 'gone'})"
+        if running.task is not None:
+            running.task.get_loop().call_soon_threadsafe(running.task.cancel)

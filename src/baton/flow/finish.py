@@ -1,0 +1,120 @@
+"""Steps 8 to 10: what an agent gave back becomes one step, with the next handoff in the same commit."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from baton.errors import Malformed
+from baton.flow.crew import judge_offer
+from baton.flow.offer import advanced, follow
+from baton.lifecycle import Event
+from baton.protocol.codec import canonical
+from baton.protocol.context import Message
+from baton.protocol.results import Account, Command, Defer, Reject, Result, Return, Updates, as_return, failed
+from baton.protocol.secrets import redact, redact_value
+from baton.stores.base import Step
+
+if TYPE_CHECKING:
+    from baton.flow.crew import Crew
+    from baton.protocol.handoff import Handoff
+    from baton.stores.base import Moved
+
+replace = msgspec.structs.replace
+
+
+def settle(crew: Crew, handoff: Handoff, value: Any) -> Step:
+    """The step that follows from what the agent gave back."""
+    if isinstance(value, Command):
+        return _move(crew, handoff, value)
+    if isinstance(value, Reject):
+        return _step(handoff, Event.REJECT, reason=redact(value.reason))
+    if isinstance(value, Defer):
+        due = crew.store.now() + int(value.seconds * 1e6)
+        return _step(handoff, Event.DEFER, reason=redact(value.reason), due_at=due, uncount=True)
+    result = _signed(handoff, as_return(value))
+    if result.status in {"success", "partial"}:
+        return _complete(crew, handoff, result)
+    return fail(crew, handoff, result)
+
+
+def _step(handoff: Handoff, event: Event, **fields: Any) -> Step:
+    return Step(id=handoff.id, event=event, epoch=handoff.epoch, by=handoff.to_agent, **fields)
+
+
+def _signed(handoff: Handoff, result: Return) -> Return:
+    """The return with the supervisor's own entries; an agent cannot answer in another's name."""
+    body = redact_value(result.result.body)
+    return replace(
+        result,
+        handoff_id=handoff.id,
+        from_agent=handoff.to_agent,
+        to_agent=handoff.from_agent,
+        result=replace(result.result, body=body) if body is not result.result.body else result.result,
+        error=redact(result.error) if result.error else "",
+    )
+
+
+def _complete(crew: Crew, handoff: Handoff, result: Return) -> Step:
+    said = list(result.messages)
+    if not said and isinstance(result.output, str) and result.output:
+        said = [Message("assistant", result.output, name=handoff.to_agent)]
+    context, blobs = advanced(crew, handoff, {}, said)
+    changed = redact_value(result.context_updates.variables_changed)
+    canonical(changed, "variables_changed")
+    updates = replace(result.context_updates, variables_changed=changed)
+    result = replace(result, messages=(), context_updates=updates, history_ref=context.history_ref if blobs else "")
+    return _step(handoff, Event.COMPLETE, result=result, blobs=blobs)
+
+
+def fail(crew: Crew, handoff: Handoff, result: Return, cause: str = "") -> Step:
+    """The step after a failure or time-out: again after a pause, to a person, or the end."""
+    protocol = handoff.return_protocol
+    policy = protocol.on_timeout if cause == "timeout" else protocol.on_failure
+    again = policy == "retry" and result.retryable and handoff.attempt < handoff.max_attempts
+    if again:
+        due = crew.store.now() + int(crew.settings.backoff * 2 ** (handoff.attempt - 1) * 1e6)
+        return _step(handoff, Event.RETRY, reason=result.error, due_at=due, cause=cause, result=result)
+    if policy == "escalate":
+        reason = f"{result.error or result.status}; {handoff.to_agent} cannot go on, a person has to decide"
+        return _step(handoff, Event.PARK, reason=reason, cause=cause, result=result)
+    return _step(handoff, Event.FAIL, reason=result.error, cause=cause, result=result)
+
+
+def _move(crew: Crew, handoff: Handoff, command: Command) -> Step:
+    if not isinstance(command.goto, str):
+        raise Malformed("Command.goto: a list of Send needs broadcast; name one agent")
+    if crew.nested and command.graph == Command.PARENT:
+        onward = {"goto": command.goto, "update": command.update, "reason": command.reason, "task": command.task}
+        result = Return(onward=onward, audit=Account(tokens_consumed=command.tokens))
+        return _complete(crew, handoff, _signed(handoff, result))
+    said = [Message("assistant", command.reason, name=handoff.to_agent)] if command.reason else []
+    context, blobs = advanced(crew, handoff, command.update, said)
+    result = Return(
+        handoff_id=handoff.id,
+        from_agent=handoff.to_agent,
+        to_agent=command.goto,
+        result=Result(body=f"handed off to {command.goto}"),
+        context_updates=Updates(variables_changed=dict(command.update)),
+        audit=Account(tokens_consumed=command.tokens),
+    )
+    then = follow(handoff, command, command.goto, context, blobs)
+    return _step(handoff, Event.COMPLETE, reason=then.handoff.reason, result=result, then=then)
+
+
+async def apply(crew: Crew, step: Step) -> Moved:
+    """Commit a step and say so."""
+    moved = await crew.write(lambda: crew.store.advance(step, judge_offer))
+    if moved.verdict.kind != "refuse":
+        crew.tell(moved.handoff.status, moved.handoff)
+    if moved.then is not None:
+        crew.tell("initiated", moved.then)
+    return moved
+
+
+def refused(handoff: Handoff, moved: Moved) -> Step:
+    """The end of a handoff whose next one was refused."""
+    verdict = moved.verdict
+    result = _signed(handoff, failed(f"{verdict.error}: {verdict.reason}", retryable=False))
+    return _step(handoff, Event.FAIL, reason=verdict.reason, result=result)

@@ -1,0 +1,214 @@
+"""What to do with work whose time has come, whose owner died, or that somebody refused.
+
+Every decision is a pure function from the handoff and a few facts to one step; `sweep` gathers the facts and commits.
+Doubt is not death: a claim is taken back only when its lease is over or its process is certainly gone.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from baton.errors import IllegalTransition
+from baton.flow.crew import judge_offer
+from baton.lifecycle import Event, State
+from baton.protocol.audit import read_record
+from baton.protocol.codec import to_microseconds
+from baton.protocol.handoff import HUMAN
+from baton.protocol.results import failed
+from baton.routing.matching import alternatives
+from baton.stores import holder
+from baton.stores.base import Step
+
+if TYPE_CHECKING:
+    from baton.flow.crew import Crew
+    from baton.protocol.handoff import Handoff
+    from baton.stores.base import Store
+
+GRACE_SHARE = 0.1
+GRACE_LEAST = 30.0
+ATTENTION = 30.0
+
+
+class Facts(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known about a handoff that is due. Times in microseconds."""
+
+    now: int
+    lease_until: int | None = None
+    timeout_at: int | None = None
+    reminded: bool = False
+    others: tuple[str, ...] = ()  # who could take the work instead, best first
+    attended: bool = False  # a worker of its receiver was seen lately
+    max_reroutes: int = 3
+    ack: int = 30_000_000
+    backoff: float = 2.0
+
+
+def due_step(handoff: Handoff, facts: Facts) -> Step | None:
+    """The one step for a handoff whose time has come; None where it should only be looked at later."""
+    if handoff.state is State.CLAIMED:
+        return _claimed(handoff, facts)
+    if handoff.state is State.OFFERED:
+        return _offered(handoff, facts)
+    if handoff.state is State.DEFERRED:
+        return _step(handoff, Event.WAKE, reason="its time has come", due_at=facts.now + facts.ack)
+    if handoff.state is State.REJECTED:
+        return _rejected(handoff, facts)
+    if handoff.state is State.WAITING:
+        result = failed("ApprovalDenied: nobody approved it in time; no answer is not an approval", retryable=False)
+        return _step(handoff, Event.DENY, reason="the time to approve is over", result=result)
+    return None
+
+
+def _step(handoff: Handoff, event: Event, **fields: object) -> Step:
+    return Step(id=handoff.id, event=event, expect=handoff.state, by="supervisor", **fields)  # type: ignore[arg-type]
+
+
+def _claimed(handoff: Handoff, facts: Facts) -> Step | None:
+    if facts.timeout_at is not None and facts.now >= facts.timeout_at:
+        return _late(handoff, facts)
+    if facts.lease_until is not None and facts.now >= facts.lease_until:
+        return reclaim(handoff, facts, "its lease is over and was not renewed")
+    return None
+
+
+def reclaim(handoff: Handoff, facts: Facts, why: str) -> Step:
+    """Take work back from an owner that is gone."""
+    if handoff.attempt >= handoff.max_attempts:
+        error = f"HandoffFailed: {why}; max_attempts {handoff.max_attempts} are used up"
+        return _step(handoff, Event.FAIL, reason=error, result=failed(error, retryable=False))
+    return _step(handoff, Event.RECLAIM, reason=why, due_at=facts.now + facts.ack)
+
+
+def _late(handoff: Handoff, facts: Facts) -> Step:
+    if not facts.reminded:
+        given = handoff.return_protocol.timeout or 0.0
+        grace = int(max(given * GRACE_SHARE, min(GRACE_LEAST, given)) * 1e6)
+        return _step(handoff, Event.REMIND, reason="the time is over, a last reminder", due_at=facts.now + grace)
+    policy = handoff.return_protocol.on_timeout
+    error = f"TimedOut: {handoff.to_agent} did not answer in time, nor after a reminder"
+    result = failed(error, status="timeout")
+    if policy == "retry" and handoff.attempt < handoff.max_attempts:
+        due = facts.now + int(facts.backoff * 2 ** (handoff.attempt - 1) * 1e6)
+        return _step(handoff, Event.RETRY, reason=error, cause="timeout", result=result, due_at=due)
+    if policy == "escalate":
+        if facts.others:
+            to_agent, due = facts.others[0], facts.now + facts.ack
+            return _step(handoff, Event.ESCALATE, reason=error, cause="timeout", to_agent=to_agent, due_at=due)
+        return _step(handoff, Event.PARK, reason=f"{error}; a person has to decide", cause="timeout", result=result)
+    return _step(handoff, Event.FAIL, reason=error, cause="timeout", result=result)
+
+
+def _offered(handoff: Handoff, facts: Facts) -> Step | None:
+    if facts.now >= _last_moment(handoff):
+        error = "TimedOut: the time was over before anybody took the work"
+        return _step(handoff, Event.FAIL, reason=error, cause="timeout", result=failed(error, status="timeout"))
+    if facts.attended or handoff.to_agent == HUMAN:
+        return None
+    if handoff.priority == "critical":
+        why = f"{handoff.to_agent} does not answer and the work is critical; a person has to decide"
+        return _step(handoff, Event.PARK, reason=why)
+    if facts.others and handoff.reroutes < facts.max_reroutes:
+        return _step(handoff, Event.MISS, reason=f"{handoff.to_agent} did not acknowledge in time")
+    return None
+
+
+def _last_moment(handoff: Handoff) -> float:
+    ends = [float("inf")]
+    if handoff.deadline is not None:
+        ends.append(to_microseconds(handoff.deadline))
+    if handoff.return_protocol.timeout is not None:
+        ends.append(to_microseconds(handoff.timestamp) + handoff.return_protocol.timeout * 1e6)
+    return min(ends)
+
+
+def _rejected(handoff: Handoff, facts: Facts) -> Step:
+    if facts.others and handoff.reroutes < facts.max_reroutes:
+        to_agent = facts.others[0]
+        why = f"{handoff.to_agent} does not take it; {to_agent} can"
+        return _step(handoff, Event.REROUTE, reason=why, to_agent=to_agent, due_at=facts.now + facts.ack)
+    why = f"{handoff.reroutes} of max_reroutes {facts.max_reroutes} used" if facts.others else "nobody else can do it"
+    return _step(handoff, Event.PARK, reason=f"{handoff.to_agent} does not take it; {why}; a person has to decide")
+
+
+def sweep(crew: Crew) -> list[Step]:
+    """Move everything that is due, and take back what dead owners of this host held."""
+    store = crew.store
+    done = []
+    for step in [*_orphans(crew), *_due(crew)]:
+        try:
+            moved = store.advance(step, judge_offer)
+        except IllegalTransition:
+            continue  # somebody else moved it first
+        if step.event is Event.MISS:
+            store.mark(moved.handoff.to_agent, available=False, reason=step.reason)
+        done.append(step)
+        crew.tell(step.event.value, moved.handoff)
+    if done:
+        crew.hub.notify()
+    return done
+
+
+def _orphans(crew: Crew) -> list[Step]:
+    lives: dict[str, holder.Life] = {}
+    steps = []
+    for handoff_id, name in crew.store.held():
+        if name == crew.holder:
+            continue
+        if name not in lives:
+            lives[name] = holder.life(name)
+        if lives[name] == "dead" and (handoff := crew.store.get(handoff_id)) is not None and handoff.holder == name:
+            steps.append(reclaim(handoff, _facts(crew, handoff), f"{holder.readable(name)} died"))
+    return steps
+
+
+def _due(crew: Crew) -> list[Step]:
+    steps = []
+    for handoff in crew.store.due():
+        facts = _facts(crew, handoff)
+        step = due_step(handoff, facts)
+        if step is not None:
+            steps.append(step)
+        else:
+            _look_later(crew.store, handoff, facts)
+    return steps
+
+
+def _look_later(store: Store, handoff: Handoff, facts: Facts) -> None:
+    """Nothing to decide: somebody works on it, or nobody else could; then a person hears of it once."""
+    if handoff.state is State.OFFERED and not facts.attended:
+        if store.postpone(handoff, None):
+            store.raise_alert(handoff.id, f"{handoff.to_agent} does not acknowledge, and nobody else can do it")
+    else:
+        store.postpone(handoff, facts.now + facts.ack)
+
+
+def _facts(crew: Crew, handoff: Handoff) -> Facts:
+    store = crew.store
+    now = store.now()
+    rows = {row.profile.agent_id: row for row in store.agents()}
+    flow = store.workflow(handoff.workflow_id)
+    limits = flow.limits if flow is not None else crew.settings.limits
+    lease_until, timeout_at, reminded = store.timers(handoff.id)
+    receiver = rows.get(handoff.to_agent)
+    seen = receiver.seen_at if receiver is not None else None
+    ack = int(limits.ack_seconds * 1e6)
+    tried = _tried(store, handoff)
+    free = [row.profile for row in rows.values() if row.available]
+    return Facts(
+        now=now,
+        lease_until=lease_until,
+        timeout_at=timeout_at,
+        reminded=reminded,
+        others=alternatives(handoff, free, crew.settings.routes, tried),
+        attended=handoff.to_agent in crew.agents or (seen is not None and now - seen < max(ack, ATTENTION * 1e6)),
+        max_reroutes=limits.max_reroutes or 0,
+        ack=ack,
+        backoff=crew.settings.backoff,
+    )
+
+
+def _tried(store: Store, handoff: Handoff) -> tuple[str, ...]:
+    records = [read_record(entry.record) for entry in store.audit(handoff_id=handoff.id)]
+    return tuple({record.to_agent for record in records})

@@ -1,0 +1,193 @@
+"""Runs the steps one after the other: one line of handoffs to its answer, or whatever is offered."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING
+
+from baton.errors import BatonError, Fenced, Held, IllegalTransition, NotFound
+from baton.flow import claim, execute, finish, recover
+from baton.lifecycle import Event, State
+from baton.protocol.results import Command, Return, failed
+from baton.stores import holder
+from baton.stores.base import Step
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from baton.flow.crew import Crew
+    from baton.protocol.handoff import Handoff
+
+TICK = 0.5
+PATIENCE = 3600.0
+
+
+async def run_line(crew: Crew, first: Handoff, *, attach: bool = True) -> Return:
+    """Take a line of handoffs to its end, working where this process can and waiting where it cannot."""
+    crew.write.callers += 1
+    try:
+        current: Handoff | None = first
+        while True:
+            if current is None or current.state is not State.OFFERED or current.to_agent not in crew.agents:
+                current = _open(crew, first)
+            if current is None:
+                return _answer(crew, first)
+            if current.state is State.OFFERED and current.to_agent in crew.agents:
+                current = await perform(crew, current)
+            else:
+                if not attach:
+                    _refuse_held(crew, current)
+                current = await _wait(crew, current)
+    finally:
+        crew.write.callers -= 1
+
+
+def _open(crew: Crew, first: Handoff) -> Handoff | None:
+    """The handoff of the line on which the work stands now, or None when the line has its answer."""
+    head = crew.store.get(first.line_id)
+    if head is None:
+        raise NotFound(f"handoff {first.line_id}: not in this store")
+    if head.answer_id:
+        return None
+    if not head.ended:
+        return head
+    listed = crew.store.find(line_id=first.line_id, newest=True, limit=1)
+    return listed[0] if listed and not listed[0].ended else None
+
+
+def _answer(crew: Crew, first: Handoff) -> Return:
+    answer = crew.store.returned(first.line_id)
+    return answer or failed("HandoffFailed: ended without an answer (cancelled)", retryable=False)
+
+
+def _refuse_held(crew: Crew, current: Handoff) -> None:
+    if current.state is State.CLAIMED and current.holder != crew.holder and holder.life(current.holder) != "dead":
+        raise Held(
+            f"workflow {current.workflow_id}: {holder.readable(current.holder)} works on it ({current.to_agent}, "
+            f"claim {current.epoch}); wait for it, or stop that process first"
+        )
+
+
+async def _wait(crew: Crew, current: Handoff) -> Handoff | None:
+    """Wait until a handoff that is not ours to do has moved."""
+
+    def moved() -> bool:
+        now = crew.store.get(current.id)
+        return now is None or now.state is not current.state or now.epoch != current.epoch
+
+    await crew.hub.changed(PATIENCE, moved)
+    return crew.store.get(current.id)
+
+
+async def perform(crew: Crew, offered: Handoff, alone: str = "") -> Handoff | None:
+    """One handoff from claim to its step; the next one of its line, if this process may go on with it."""
+    grant = await claim.take(crew, offered.id)
+    if not grant.won or grant.handoff is None:
+        if (step := claim.answer(grant)) is not None:
+            with suppress(IllegalTransition):
+                await finish.apply(crew, step)
+        elif grant.verdict.kind != "allow":
+            await crew.hub.changed(TICK, lambda: False)
+        return crew.store.get(offered.id)
+    return await work(crew, grant.handoff, alone)
+
+
+async def work(crew: Crew, taken: Handoff, alone: str = "") -> Handoff | None:
+    """Execute a claimed handoff and commit what came of it."""
+    while True:
+        try:
+            value = await execute.execute(crew, taken, alone)
+            if isinstance(value, Command) and not crew.settings.handoffs and not alone:
+                alone = "handoffs are off"
+                continue
+            try:
+                moved = await finish.apply(crew, finish.settle(crew, taken, value))
+            except Fenced:
+                raise
+            except BatonError as error:
+                result = failed(f"{type(error).__name__}: {error}", retryable=False)
+                moved = await finish.apply(crew, finish.settle(crew, taken, result))
+        except Fenced:
+            crew.tell("late", taken)
+            return None
+        except asyncio.CancelledError:
+            _give_back(crew, taken)
+            raise
+        if moved.verdict.kind != "refuse":
+            return moved.then
+        if crew.settings.independent and not alone and moved.verdict.error not in {"BudgetExceeded", "ApprovalDenied"}:
+            alone = moved.verdict.reason
+            continue
+        await finish.apply(crew, finish.refused(taken, moved))
+        return None
+
+
+def _give_back(crew: Crew, taken: Handoff) -> None:
+    """A clean stop: the work is offered again at once, and the attempt does not count."""
+    due = crew.store.now() + int(crew.settings.lease * 1e6)
+    reason = "its worker stopped"
+    with suppress(BatonError):
+        crew.store.advance(
+            Step(id=taken.id, event=Event.RELEASE, epoch=taken.epoch, reason=reason, due_at=due, uncount=True)
+        )
+
+
+@asynccontextmanager
+async def minded(crew: Crew, every: float = TICK) -> AsyncIterator[None]:
+    """Renew leases and move what is due, as long as the block runs."""
+    loop = asyncio.get_running_loop()
+    task: asyncio.Task[None] | None = None
+
+    async def mind() -> None:
+        renewed = loop.time()
+        while True:
+            if loop.time() - renewed >= crew.settings.lease / 3:
+                execute.renew(crew)
+                renewed = loop.time()
+            recover.sweep(crew)
+            execute.drop_lost(crew)
+            await asyncio.sleep(every)
+
+    def start() -> None:
+        nonlocal task
+        task = loop.create_task(mind())
+
+    # Most runs are over before the first look: they pay for a timer, not for a task.
+    timer = loop.call_later(every, start)
+    try:
+        yield
+    finally:
+        timer.cancel()
+        if task is not None:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+
+
+async def serve(crew: Crew, stop: asyncio.Event, *, slots: int = 4) -> int:
+    """Take whatever is offered to the agents of this process, until told to stop; how much was done."""
+    names = tuple(sorted(crew.agents))
+    busy: set[asyncio.Task[object]] = set()
+    done = 0
+    crew.write.callers += slots
+    async with minded(crew):
+        while not stop.is_set():
+            crew.store.seen(names)
+            grant = await claim.take(crew, agents=names) if len(busy) < slots else None
+            if grant is not None and grant.won and grant.handoff is not None:
+                done += 1
+                task: asyncio.Task[object] = asyncio.create_task(work(crew, grant.handoff))
+                busy.add(task)
+                task.add_done_callback(busy.discard)
+                continue
+            if grant is not None and (step := claim.answer(grant)) is not None:
+                with suppress(IllegalTransition):
+                    await finish.apply(crew, step)
+                continue
+            await crew.hub.changed(TICK, stop.is_set)
+        for task in busy:
+            task.cancel()
+        await asyncio.gather(*busy, return_exceptions=True)
+    crew.write.callers -= slots
+    return done

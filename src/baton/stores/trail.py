@@ -1,0 +1,56 @@
+"""The audit trail as people ask for it."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from baton import config
+from baton.protocol.audit import AuditRecord, read_record
+from baton.stores import seal
+from baton.stores.export import export
+from baton.stores.verify import Report, verify
+
+if TYPE_CHECKING:
+    from baton.stores.base import Store
+
+
+class AuditTrail:
+    """Query, verify and export the records of one store."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    @property
+    def checkpoints(self) -> Path | None:
+        """Where the checkpoints of this store stand: with the user, not beside the log."""
+        if not self._store.on_disk:
+            return None
+        name = sha256(str(Path(self._store.url).resolve()).encode()).hexdigest()[:16]
+        return config.state_dir() / "checkpoints" / name
+
+    def query(
+        self, *, handoff_id: str = "", task_id: str = "", from_agent: str = "", to_agent: str = "", limit: int = 10_000
+    ) -> list[AuditRecord]:
+        """Records by any of the four keys, in the order in which they were written."""
+        given = {"handoff_id": handoff_id, "task_id": task_id, "from_agent": from_agent, "to_agent": to_agent}
+        where = {key: value for key, value in given.items() if value}
+        return [read_record(entry.record) for entry in self._store.audit(limit=limit, **where)]
+
+    def seal(self) -> int:
+        """Give the newest records their public numbers; how many there were."""
+        count = seal.seal(self._store)
+        if count and self.checkpoints is not None:
+            seal.checkpoint(self.checkpoints, self._store)
+        return count
+
+    def verify(self, path: str | Path | None = None) -> Report:
+        """Check this trail, or an export of it, against itself and the checkpoints."""
+        known = seal.checkpoints(self.checkpoints) if self.checkpoints is not None else []
+        return verify(path or self._store, checkpoints=known)
+
+    def export(self, root: str | Path, project: str) -> list[Path]:
+        """Write what is new as JSON Lines below core/logs/<project>/handoff-audit."""
+        self.seal()
+        return export(self._store, root, project)
