@@ -82,6 +82,11 @@ def test_half_open_lets_exactly_one_handoff_probe():
     assert "handoff h1 probes it" in verdict.reason
 
 
+def test_the_way_to_a_person_has_no_breaker():
+    facts = Facts(now=0, breakers=(Breaker("agent:human", "unavailable", 3, 1, 0),))
+    assert rested(Handoff(from_agent="a", to_agent="human"), facts, Limits()) is ALLOW
+
+
 def test_the_route_counts_as_well_as_the_agent():
     assert judge(OPEN, ROUTE, now=COOL_DOWN).kind == "reject"
     assert "route:a->b" in judge(OPEN, ROUTE, now=COOL_DOWN).reason

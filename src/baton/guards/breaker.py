@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from baton.guards.base import ALLOW, Breaker, Facts, Verdict
 from baton.lifecycle import Event
-from baton.protocol.handoff import Handoff
+from baton.protocol.handoff import HUMAN, Handoff
 from baton.protocol.limits import Limits
 from baton.protocol.results import Return
 
@@ -103,7 +103,7 @@ def settled(
 
 def rested(handoff: Handoff, facts: Facts, _limits: Limits) -> Verdict:
     """Reject while a breaker of the receiver or the route is open; half-open, let one handoff probe."""
-    if not facts.breakers:
+    if not facts.breakers or handoff.to_agent == HUMAN:
         return ALLOW
     verdict = ALLOW
     for breaker in facts.breakers:

@@ -11,8 +11,7 @@ from baton.guards.base import ALLOW, Facts, Verdict
 from baton.protocol.handoff import HUMAN, Handoff
 from baton.protocol.limits import MILLION, Limits, micro
 
-# With no limit of handoffs there is nothing to share by: then as many as the default allows.
-_SHARES = 5
+_TO_COME = 5  # handoffs that may still come where no limit says how many
 
 
 def left_tokens(facts: Facts, limits: Limits) -> int | None:
@@ -63,8 +62,8 @@ def _share(own: int | None, left: int | None, facts: Facts, limits: Limits) -> i
         return own
     if left is None:
         return 0
-    most = _SHARES + facts.handoffs if limits.max_handoffs is None else limits.max_handoffs
-    return max(left // max(most - facts.handoffs + 1, 1), 1)
+    to_come = _TO_COME if limits.max_handoffs is None else max(limits.max_handoffs - facts.handoffs, 0)
+    return max(left // (to_come + 1), 1)
 
 
 def _short(unit: str, own: int | None, left: int | None, limits: Limits) -> Verdict | None:
