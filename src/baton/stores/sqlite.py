@@ -59,6 +59,7 @@ class SqliteStore(Reads):
             records.append((_SAID[state], Note(reason=verdict.reason, detail=detail)))
         head = self._put_audit(handoff, now, records, "")
         answer = failed(f"{verdict.error}: {verdict.reason}", retryable=False) if state is State.REFUSED else None
+        answer_id = handoff.id if answer and handoff.line_id == handoff.id else ""
         execute(
             SQL["insert_handoff"],
             (
@@ -66,7 +67,7 @@ class SqliteStore(Reads):
                 handoff.from_agent, handoff.to_agent, state.value, rank(handoff.priority),
                 bytes.fromhex(offer.fingerprint), due, head,
                 now, write_spec(handoff), canonical_record(answer) if answer else None,
-                handoff.id if answer and handoff.line_id == handoff.id else None,
+                answer_id or None,
             ),
         )  # fmt: skip
         if offer.workflow is None and state is not State.REFUSED:
@@ -76,7 +77,7 @@ class SqliteStore(Reads):
             execute(SQL["count_handoff"], (canonical_record(seen).decode(), handoff.workflow_id))
         if state is State.OFFERED and handoff.to_agent == HUMAN:
             self._put_alert(handoff.id, f"{handoff.from_agent} asks: {handoff.task:.200}", now)
-        return replace(handoff, due_at=None if due is None else to_time(due))
+        return replace(handoff, due_at=None if due is None else to_time(due), answer_id=answer_id)
 
     def _existing(self, offer: Offer) -> Handoff | None:
         handoff = offer.handoff
@@ -198,7 +199,7 @@ class SqliteStore(Reads):
             if row is None:
                 raise NotFound(f"handoff {step.id}: not in this store; `baton handoff list` shows what is")
             handoff, now = read_handoff(row), self.now()
-            state = after(handoff.state, step.event)
+            state = None if step.event is Event.ACCEPT else after(handoff.state, step.event)  # only claim() accepts
             if step.epoch is not None and handoff.epoch == step.epoch and self._repeated(handoff, step):
                 return Moved(handoff)
             if step.epoch is not None and (handoff.epoch != step.epoch or handoff.state is not State.CLAIMED):
@@ -213,11 +214,13 @@ class SqliteStore(Reads):
             f"({handoff.state}, claim {handoff.epoch}); what it did was stored as late and not applied"
         )
 
-    @staticmethod
-    def _repeated(handoff: Handoff, step: Step) -> bool:
+    def _repeated(self, handoff: Handoff, step: Step) -> bool:
         """Whether the same claim already did this: the answer to a commit whose acknowledgement was lost."""
-        target = after(State.CLAIMED, step.event)
-        return handoff.state is target and handoff.state in ENDED
+        if handoff.state not in ENDED or handoff.state is not after(State.CLAIMED, step.event):
+            return False
+        stored = self._db.row("SELECT result FROM handoff WHERE id = ?", (handoff.id,))[0]
+        # A person or the supervisor may have ended it in another way meanwhile.
+        return bool(stored == (canonical_record(step.result) if step.result else None))
 
     def _write_late(self, handoff: Handoff, step: Step, previous: str, now: int) -> None:
         detail: dict[str, Any] = {"event": step.event.value, "epoch": step.epoch}
@@ -241,6 +244,8 @@ class SqliteStore(Reads):
                 return Moved(handoff, self._make(step.then, *judged, verdict), verdict)
         attempt, holder = handoff.attempt, handoff.holder if state is State.CLAIMED else ""
         due_at = now if step.due_at is None and state is State.REJECTED else step.due_at
+        if event is Event.REMIND:
+            due_at = min((at for at in (row[16], due_at) if at is not None), default=None)
         if step.uncount and attempt:
             attempt -= 1
         moved = replace(
@@ -285,6 +290,8 @@ class SqliteStore(Reads):
 
     def _settle(self, step: Step, handoff: Handoff, row: Any) -> tuple[int, int]:
         """Give back what was reserved and count what was used beyond what was counted on the way."""
+        if step.event is Event.REMIND:
+            return 0, 0
         held, result = (row[11], row[12]), step.result
         tokens = max(0, result.audit.tokens_consumed - row[13]) if result else 0
         cost = max(0, (micro(result.audit.cost) or 0) - row[14]) if result else 0

@@ -50,7 +50,8 @@ SELECT id, priority, seq FROM handoff WHERE state = 'offered' AND to_agent = ? O
 
 -- name: set_claimed
 UPDATE handoff SET state = 'claimed', attempt = attempt + 1, epoch = epoch + 1, holder = ?, lease_until = ?,
-       timeout_at = ?, due_at = ?, reminded = 0, tokens_reserved = ?, cost_reserved = ?, audit_head = ?
+       timeout_at = ?, due_at = ?, reminded = 0, tokens_reserved = ?, cost_reserved = ?,
+       tokens_spent = 0, cost_spent = 0, audit_head = ?
  WHERE id = ? AND state = 'offered' AND epoch = ?;
 
 -- name: reserve
@@ -67,9 +68,9 @@ SELECT h.spec, h.state, h.attempt, h.epoch, h.reroutes, h.holder, h.due_at, h.an
   FROM handoff h WHERE h.id = ?;
 
 -- name: set_state
-UPDATE handoff SET state = ?, to_agent = ?, attempt = ?, reroutes = ?, holder = ?, due_at = ?, lease_until = ?,
-       timeout_at = ?, reminded = ?, tokens_reserved = 0, cost_reserved = 0, tokens_spent = tokens_spent + ?,
-       cost_spent = cost_spent + ?, answer_id = ?, audit_head = ?, result = ?
+UPDATE handoff SET state = ?1, to_agent = ?, attempt = ?, reroutes = ?, holder = ?, due_at = ?, lease_until = ?,
+       timeout_at = ?, reminded = ?, tokens_reserved = iif(?1 = 'claimed', tokens_reserved, 0),
+       cost_reserved = iif(?1 = 'claimed', cost_reserved, 0), tokens_spent = tokens_spent + ?, cost_spent = cost_spent + ?, answer_id = ?, audit_head = ?, result = ?
  WHERE id = ?;
 
 -- name: settle

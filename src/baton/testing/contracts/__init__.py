@@ -1,0 +1,12 @@
+"""Contract suites: subclass one in a test, say how your store is made, and its promises are tested.
+
+class TestMyStore(StoreContract):
+    def make(self):
+        return MyStore()
+"""
+
+from baton.testing.contracts.budgets import BudgetContract as BudgetContract
+from baton.testing.contracts.claims import ClaimsContract as ClaimsContract
+from baton.testing.contracts.evidence import flaws as flaws
+from baton.testing.contracts.store import StoreContract as StoreContract
+from baton.testing.contracts.transitions import TransitionContract as TransitionContract
