@@ -203,7 +203,8 @@ def bounded(value: float | None, field: str, least: float = 0, most: float = MAX
     if type(value) not in {int, float}:
         raise Malformed(f"{field}: expected a number, got {type(value).__name__}")
     if not least <= value <= most:
-        raise Malformed(f"{field}: {value:.6g} is out of range; use {least} to {most}")
+        said = "a huge number" if type(value) is int and value.bit_length() > 64 else value
+        raise Malformed(f"{field}: {said} is out of range; use {least} to {most}")
 
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
@@ -221,6 +222,8 @@ def seconds(value: float | str | timedelta, field: str = "timeout") -> float:
         value = value.total_seconds()
     elif isinstance(value, str):
         value = _duration(value.strip(), field)
+    if value is None:
+        raise Malformed(f"{field}: missing; write seconds")
     bounded(value, field, 0, MAX_SECONDS)
     return float(value)
 
@@ -366,13 +369,14 @@ def _known(kind: Any, path: str) -> list[str]:
     from msgspec import inspect
 
     node: Any = inspect.type_info(kind)
-    for part in [*re.findall(r"\.\w+|\[", path), ""]:
+    for part in [*re.findall(r"\w+|\[\.{3}", path), ""]:
         if isinstance(node, inspect.UnionType):
             node = next(item for item in node.types if not isinstance(item, inspect.NoneType))
-        if part == "[":
-            node = getattr(node, "item_type", None) or getattr(node, "value_type", None)
+        if isinstance(node, inspect.StructType) and part:
+            fields = {field.encode_name: field.type for field in node.fields}
+            node = node.fields[int(part)].type if part.isdigit() else fields[part]
         elif part:
-            node = next(field.type for field in node.fields if field.encode_name == part[1:])
+            node = getattr(node, "item_type", None) or getattr(node, "value_type", None)
     if isinstance(node, inspect.StructType):
         return [field.encode_name for field in node.fields]
     if isinstance(node, inspect.EnumType):

@@ -232,13 +232,17 @@ def _allowed(message: Message, include: Include) -> Message | None:
     if message.role == "system" and not include.system_messages:
         return None
     tools = include.tool_calls and include.tool_results
-    if message.role == "tool":
-        return message if tools else None
+    if message.role == "tool" and not tools:
+        return None
     if message.reasoning and not include.agent_reasoning:
         message = msgspec.structs.replace(message, reasoning="")
     if message.tool_calls and (message.role != "assistant" or not tools):
         message = msgspec.structs.replace(message, tool_calls=())
-    return message if message.content or message.tool_calls or message.reasoning else None
+    return (
+        message
+        if message.content or message.tool_calls or message.reasoning or message.role == "tool"
+        else None
+    )
 
 
 def _turn(message: Message, results: list[Message], room: int | None) -> list[Message]:
