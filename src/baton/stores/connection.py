@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import threading
+from contextlib import suppress
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -77,9 +78,11 @@ class Database:
             self.execute = self.connection.execute
             self._configure(durability)
             self._migrate()
-        except apsw.Error as error:
+        except BaseException as error:
             self.close()
-            raise StoreError(f"{path}: {error}; give another file, or restore this one from a backup") from error
+            if isinstance(error, apsw.Error):
+                raise StoreError(f"{path}: {error}; give another file, or restore this one from a backup") from error
+            raise
 
     def _prepare_file(self, path: Path) -> None:
         kind = file_system(path.parent)
@@ -89,9 +92,12 @@ class Database:
                 "use a local disk, or a PostgreSQL store"
             )
         try:
-            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
             self._gate = os.open(f"{path}.gate", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+            # Not opened when it is there: closing it would drop the locks of another connection of ours.
+            with self._exclusive(), suppress(FileExistsError):
+                os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
         except OSError as error:
+            self.close()
             raise StoreError(f"{path}: {error.strerror}; choose a folder that exists and is writable") from error
 
     def _configure(self, durability: Durability) -> None:
@@ -124,10 +130,9 @@ class Database:
 
     def __enter__(self) -> None:
         """Begin a transaction; inside another one, a part of it that can fail alone."""
+        self._refuse_fork()
         self._lock.acquire()
         try:
-            if self._pid != os.getpid():
-                raise StoreError(f"{self.path}: opened before a fork; open the store again in the child process")
             if self._depth:
                 self.execute(f"SAVEPOINT s{self._depth}")
             else:
@@ -139,9 +144,19 @@ class Database:
                     self._ungate()
                     raise
             self._depth += 1
-        except BaseException:
+        except BaseException as failure:
             self._lock.release()
+            if isinstance(failure, apsw.Error):
+                raise self._failed(failure) from failure
             raise
+
+    def _refuse_fork(self) -> None:
+        """Before the lock: another thread of the parent may have held it, and nobody here gives it back."""
+        if self._pid != os.getpid():
+            raise StoreError(f"{self.path}: opened before a fork; open the store again in the child process")
+
+    def _failed(self, error: apsw.Error) -> StoreError:
+        return StoreError(f"{self.path}: {error}; nothing was changed; make sure the disk has room")
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -149,13 +164,16 @@ class Database:
         self._depth -= 1
         try:
             if self._depth:
-                if kind is not None:
+                if kind is not None and self.connection.in_transaction:
                     self.execute(f"ROLLBACK TO s{self._depth}")
-                self.execute(f"RELEASE s{self._depth}")
+                if self.connection.in_transaction:
+                    self.execute(f"RELEASE s{self._depth}")
             elif kind is None:
                 self._commit()
             elif self.connection.in_transaction:
                 self.execute("ROLLBACK")
+            if isinstance(error, apsw.Error):
+                raise self._failed(error) from error
         finally:
             if not self._depth:
                 self._ungate()
@@ -180,19 +198,29 @@ class Database:
             for operation in operations:
                 try:
                     results.append(operation())
-                except Exception as error:  # noqa: BLE001 - handed to the one who asked for it
+                except Exception as error:
+                    if not self.connection.in_transaction:  # SQLite gave up the whole of it
+                        raise
                     results.append(error)
         return results
 
     def row(self, sql: str, bindings: Any = ()) -> Any:
         """The first row of a query, or None."""
+        self._refuse_fork()
         with self._lock:
-            return self.execute(sql, bindings).fetchone()
+            try:
+                return self.execute(sql, bindings).fetchone()
+            except apsw.Error as error:
+                raise self._failed(error) from error
 
     def rows(self, sql: str, bindings: Any = ()) -> list[Any]:
         """All rows of a query."""
+        self._refuse_fork()
         with self._lock:
-            return self.execute(sql, bindings).fetchall()
+            try:
+                return self.execute(sql, bindings).fetchall()
+            except apsw.Error as error:
+                raise self._failed(error) from error
 
     def now(self) -> int:
         """The store's time: of the one host that the file is on."""

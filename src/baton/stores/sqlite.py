@@ -82,12 +82,14 @@ class SqliteStore(Reads):
     def _existing(self, offer: Offer) -> Handoff | None:
         handoff = offer.handoff
         row = None
-        if handoff.key:
+        if handoff.key and handoff.parent_id:
             row = self._db.execute(
                 "SELECT id FROM handoff WHERE parent_id = ? AND key = ?", (handoff.parent_id, handoff.key)
             ).fetchone()
         elif offer.workflow is not None:
             row = self._db.execute("SELECT root_id FROM workflow WHERE id = ?", (offer.workflow.id,)).fetchone()
+        else:
+            row = self._db.execute("SELECT id FROM handoff WHERE id = ?", (handoff.id,)).fetchone()
         return self.get(row[0]) if row else None
 
     def _offer_facts(self, offer: Offer) -> tuple[Facts, Limits]:
@@ -201,7 +203,7 @@ class SqliteStore(Reads):
             handoff, now = read_handoff(row), self.now()
             state = None if step.event is Event.ACCEPT else after(handoff.state, step.event)  # only claim() accepts
             if step.epoch is not None and handoff.epoch == step.epoch and self._repeated(handoff, step):
-                return Moved(handoff)
+                return Moved(handoff, self.get(step.then.handoff.id) if step.then else None)
             if step.epoch is not None and (handoff.epoch != step.epoch or handoff.state is not State.CLAIMED):
                 self._write_late(handoff, step, row[9], now)
             elif state is None or (step.expect is not None and handoff.state is not step.expect):
@@ -241,7 +243,8 @@ class SqliteStore(Reads):
             judged = self._offer_facts(step.then)
             verdict = decide(step.then.handoff, *judged)
             if verdict.kind == "refuse":
-                return Moved(handoff, self._make(step.then, *judged, verdict), verdict)
+                refused = self._existing(step.then) or self._make(step.then, *judged, verdict)
+                return Moved(handoff, refused, verdict)
         attempt, holder = handoff.attempt, handoff.holder if state is State.CLAIMED else ""
         due_at = now if step.due_at is None and state is State.REJECTED else step.due_at
         if event is Event.REMIND:

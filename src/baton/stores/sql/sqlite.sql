@@ -70,7 +70,8 @@ SELECT h.spec, h.state, h.attempt, h.epoch, h.reroutes, h.holder, h.due_at, h.an
 -- name: set_state
 UPDATE handoff SET state = ?1, to_agent = ?, attempt = ?, reroutes = ?, holder = ?, due_at = ?, lease_until = ?,
        timeout_at = ?, reminded = ?, tokens_reserved = iif(?1 = 'claimed', tokens_reserved, 0),
-       cost_reserved = iif(?1 = 'claimed', cost_reserved, 0), tokens_spent = tokens_spent + ?, cost_spent = cost_spent + ?, answer_id = ?, audit_head = ?, result = ?
+       cost_reserved = iif(?1 = 'claimed', cost_reserved, 0), tokens_spent = tokens_spent + ?,
+       cost_spent = cost_spent + ?, answer_id = ?, audit_head = ?, result = ?
  WHERE id = ?;
 
 -- name: settle
