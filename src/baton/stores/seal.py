@@ -1,9 +1,9 @@
-"""The public order of the audit trail, and what is remembered of it outside.
+r"""The public order of the audit trail, and what is remembered of it outside.
 
 A step writes its audit row in its own transaction, without a global lock. A sealer gives the committed rows
 their public numbers 1, 2, 3, … in segments. A segment's root is
 
-    SHA-256( "<previous root> <n> <first> <last> <sealed_at>\\n" + the rows' digests in hex, in order )
+    SHA-256( "<previous root> <n> <first> <last> <sealed_at>\n" + the rows' digests in hex, in order )
 
 so a root stands for everything before it. What a root cannot know is that something came after it: that is
 what checkpoints, kept outside the log, are for.
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 SEGMENT_ROWS = 1000
+LATE = 10_000  # how many rows may commit before one whose number is lower
+EVERY = -(2**63)
 CHECKPOINTS = "audit-checkpoints.jsonl"
 _ATTEMPTS = 1000  # each lost race is another sealer's progress
 _TAIL = 1024  # longer than any checkpoint line
@@ -36,7 +38,7 @@ class Log(Protocol):
     """What sealing and verifying need of a store."""
 
     def now(self) -> int: ...
-    def unsealed(self, limit: int, after: int = 0) -> list[Entry]: ...
+    def unsealed(self, limit: int, after: int = ...) -> list[Entry]: ...
     def add_segment(self, segment: Segment, seqs: Sequence[int]) -> None: ...
     def segments(self) -> list[Segment]: ...
     def sealed(self, first: int, last: int) -> list[Entry]: ...
@@ -57,12 +59,15 @@ def root_of(segment: Segment, digests: Iterable[str]) -> str:
 
 
 def seal(store: Log, *, limit: int = SEGMENT_ROWS) -> int:
-    """Seal all committed rows, at most `limit` in one segment; how many this call sealed."""
+    """Seal all committed rows, at most `limit` in one segment; how many this call sealed.
+
+    A row that commits late gets the next free number. Any number of processes may seal at once, and die.
+    """
     done = lost = 0
     while lost < _ATTEMPTS:
         # The segment is read before the rows: if another sealer comes between, it no longer fits.
         last = _last(store)
-        rows = store.unsealed(limit)
+        rows = store.unsealed(limit, _settled(store, last))
         if not rows:
             return done
         try:
@@ -79,6 +84,12 @@ def seal(store: Log, *, limit: int = SEGMENT_ROWS) -> int:
 def _last(store: Log) -> Segment | None:
     segments = store.segments()
     return segments[-1] if segments else None
+
+
+def _settled(store: Log, last: Segment | None) -> int:
+    """Rows up to this one need not be looked at again."""
+    rows = store.sealed(last.last, last.last) if last else []
+    return rows[0].seq - LATE if rows else EVERY
 
 
 def _next(last: Segment | None, rows: Sequence[Entry], now: int) -> Segment:
@@ -99,7 +110,6 @@ def checkpoint(directory: str | Path, store: Log) -> Checkpoint | None:
     folder = Path(directory)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     path = folder / CHECKPOINTS
-    new = not path.exists()
     file = _open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
     try:
         fcntl.flock(file, fcntl.LOCK_EX)
@@ -110,14 +120,16 @@ def checkpoint(directory: str | Path, store: Log) -> Checkpoint | None:
                 f"the log ends at record {last.last if last else 0}, but a checkpoint says that it reached "
                 f"{known.n}: its end was cut off, or this is another log; see `baton audit verify`"
             )
-        if last is None or (known and known.n == last.last):
+        if last is None or (known and known.n == last.last and known.root == last.root):
             return known
+        if known and known.n == last.last:
+            raise AuditBroken(f"record {known.n}: a checkpoint holds another root; see `baton audit verify`")
         found = Checkpoint(n=last.last, root=last.root, time=store.now())
         line = msgspec.json.encode(found) + b"\n"
         if os.write(file, line) != len(line):
             raise StoreError(f"{path}: the disk is full; make room and try again")
         os.fsync(file)
-        if new:
+        if known is None:
             _sync(folder)
         return found
     finally:
@@ -156,10 +168,16 @@ def _read(line: bytes, path: Path) -> Checkpoint:
 
 
 def _open(path: Path, flags: int) -> int:
-    file = os.open(path, flags | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        file = os.open(path, flags | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        why = "is a link" if path.is_symlink() else error.strerror
+        raise StoreError(f"{path}: {why}; give a directory of your own for checkpoints") from None
     if not stat.S_ISREG(os.fstat(file).st_mode):
         os.close(file)
-        raise StoreError(f"{path}: not a regular file; give another directory")
+        raise StoreError(f"{path}: not a regular file; give a directory of your own for checkpoints")
     return file
 
 
