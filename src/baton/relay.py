@@ -20,7 +20,7 @@ from baton.protocol.context import merge
 from baton.protocol.handoff import HUMAN, USER, Handoff, ReturnProtocol, as_priority
 from baton.protocol.limits import TIERS, Limits, as_autonomy, as_budget, tightest
 from baton.protocol.profile import Profile, as_capabilities
-from baton.protocol.results import Return, as_return, failed
+from baton.protocol.results import Defer, Reject, Return, as_return, failed
 from baton.stores import open_store
 from baton.stores.base import Claim, Grant, Step
 from baton.stores.holder import identity
@@ -203,15 +203,18 @@ class Relay:
         self._crew.hub.notify()
         return made
 
-    def claim(self, agent: str, *, handoff_id: str = "") -> Grant:
-        """Take the next work of an agent, or one handoff, for this process."""
-        lease = int(self._crew.settings.lease * 1e6)
-        wanted = Claim(holder=self._crew.holder, id=handoff_id, agents=(agent,), lease=lease)
+    def claim(self, agent: str, *, handoff_id: str = "", holder: str = "", lease: float | None = None) -> Grant:
+        """Take the next work of an agent, or one handoff, for this process or for somebody who outlives it."""
+        held = int((lease or self._crew.settings.lease) * 1e6)
+        wanted = Claim(holder=holder or self._crew.holder, id=handoff_id, agents=(agent,), lease=held)
         return self.store.claim(wanted, judge_claim)
 
     def give_back(self, handoff_id: str, value: Any, *, epoch: int | None = None, by: str = "") -> Handoff:
         """Answer a handoff: a return or content, a Command, Reject or Defer; a stale epoch is refused."""
         handoff = self.get(handoff_id)
+        if handoff.state is State.OFFERED and epoch is None and isinstance(value, Reject | Defer):
+            step = finish.settle(self._crew, handoff, value)
+            return self._apply(msgspec.structs.replace(step, epoch=None, expect=State.OFFERED, by=by or step.by))
         if handoff.state is not State.CLAIMED and epoch is None:
             return self._answer_for_person(handoff, value, by)
         step = finish.settle(self._crew, handoff, value)
@@ -278,6 +281,15 @@ class Relay:
         """What waits for a person: approvals, questions, and work that nobody could do."""
         asked = self.store.find(state=State.OFFERED, to_agent=HUMAN)
         return [*self.store.find(state=(State.WAITING, State.PARKED)), *asked]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The agents that this process can run."""
+        return tuple(sorted(self._crew.agents))
+
+    def listen(self, listener: Callable[[str, Handoff], None]) -> None:
+        """Be called with the event and the handoff at every step that this process takes."""
+        self._crew.listeners.append(listener)
 
     def alerts(self) -> list[Alert]:
         """What people should look at."""
