@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
     from baton.protocol.handoff import Handoff
     from baton.protocol.profile import Profile
+
+Kind = Literal["handoff", "workflow", "conversation", "alert"]
+Setting = Literal["journal_mode", "synchronous", "user_version", "page_count", "page_size"]
 
 SQL = statements("sqlite.sql")
 _COLUMNS = "spec, state, attempt, epoch, reroutes, holder, due_at, answer_id, to_agent"
@@ -66,6 +69,21 @@ class Reads:
         order = "DESC" if newest else "ASC"
         query = f"SELECT {_COLUMNS} FROM handoff{_where(clauses)} ORDER BY seq {order} LIMIT ?"
         return [read_handoff(row) for row in self._db.rows(query, (*bindings, limit))]
+
+    def starting(self, prefix: str, of: Kind = "handoff", limit: int = 10) -> list[str]:
+        """Ids that begin with these characters."""
+        table, column = ("workflow", "conversation_id") if of == "conversation" else (of, "id")
+        query = f"SELECT DISTINCT {column} FROM {table} WHERE {column} >= ? AND {column} < ? ORDER BY 1 LIMIT ?"
+        return [row[0] for row in self._db.rows(query, (prefix, f"{prefix}\U0010ffff", limit))]
+
+    def usage(self) -> list[tuple[str, str, str, int, int, int]]:
+        """Handoffs, tokens and money (in millionths) by sender, receiver and state."""
+        query = "SELECT from_agent, to_agent, state, count(*), sum(tokens_spent), sum(cost_spent) FROM handoff"
+        return list(self._db.rows(f"{query} GROUP BY 1, 2, 3 ORDER BY 1, 2, 3"))
+
+    def setting(self, name: Setting) -> Any:
+        """A setting of this connection."""
+        return self._db.row(f"PRAGMA {name}")[0]
 
     def returned(self, handoff_id: str) -> Return | None:
         """What the line that begins with this handoff gave back, if it ended."""
