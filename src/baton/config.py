@@ -22,3 +22,8 @@ def state_dir() -> Path:
 def person() -> str:
     """Who sits at this terminal."""
     return os.environ.get("BATON_USER") or os.environ.get("USER") or "person"
+
+
+def coloured() -> bool:
+    """Whether this user wants colours on a terminal."""
+    return not any(os.environ.get(name) for name in ("BATON_NO_COLOR", "NO_COLOR")) and os.environ.get("TERM") != "dumb"
