@@ -77,7 +77,10 @@ def export(store: Sealed, root: str | Path, project: str) -> list[Path]:
 def _opened(root: Path, names: Sequence[str]) -> Iterator[int]:
     """Open a directory step by step, so that no link on the way leads elsewhere."""
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-    handle = os.open(root, flags)
+    try:
+        handle = os.open(root, flags)
+    except OSError as error:
+        raise StoreError(f"{root}: {error.strerror}; give a directory to export into") from None
     try:
         for name in names:
             try:
@@ -140,7 +143,11 @@ def _write(handle: int, store: Sealed, segments: Sequence[Segment]) -> str:
     name = _name(segments[0].first, segments[-1].last)
     draft = f".{name}.part"
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
-    with os.fdopen(os.open(draft, flags, 0o600, dir_fd=handle), "wb") as stream:
+    try:
+        file = os.open(draft, flags, 0o600, dir_fd=handle)
+    except OSError as error:
+        raise StoreError(f"{draft}: {error.strerror}; remove it and export again") from None
+    with os.fdopen(file, "wb") as stream:
         for segment in segments:
             for first in range(segment.first, segment.last + 1, _BATCH):
                 last = min(first + _BATCH - 1, segment.last)
@@ -241,6 +248,6 @@ def _head(line: bytes) -> tuple[int, str, Segment | None, bytes] | None:
         return None
     try:
         segment = msgspec.json.decode(match[3], type=Segment) if match[3] else None
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, UnicodeDecodeError):
         return None
     return int(match[1]), match[2].decode(), segment, match[4]

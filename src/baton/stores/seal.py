@@ -163,7 +163,7 @@ def _newest(file: int, path: Path) -> Checkpoint | None:
 def _read(line: bytes, path: Path) -> Checkpoint:
     try:
         return msgspec.json.decode(line, type=Checkpoint)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise AuditBroken(f"{path}: a line is damaged ({error}); compare it with a backup") from None
 
 
