@@ -65,18 +65,22 @@ class Relay:
     ) -> None:
         self.store = open_store(url, durability=durability)
         try:
-            chosen = Settings(limits=limits or Limits(), handoffs=handoffs, independent=independent, **settings)
+            chosen = Settings(
+                limits=limits or Limits(), handoffs=handoffs, independent=independent, **settings
+            )
         except TypeError as error:
             raise Malformed(f"Relay: {error}") from None
         self._crew = Crew(self.store, identity(), chosen)
-        self._crew.run_line = lambda handoff: worker.run_line(self._crew, handoff)
+        self._crew.run_line = lambda handoff, taken: worker.run_line(self._crew, handoff, taken=taken)
         self.audit = AuditTrail(self.store)
 
     def agent(self, name: str, **profile: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         """Register a function as an agent."""
 
         def register(function: Callable[..., Any]) -> Callable[..., Any]:
-            self.add(name, FunctionAgent(function), **{"description": (function.__doc__ or "").strip(), **profile})
+            self.add(
+                name, FunctionAgent(function), **{"description": (function.__doc__ or "").strip(), **profile}
+            )
             return function
 
         return register
@@ -101,20 +105,28 @@ class Relay:
         self.add(name, RelayAgent(inner, entry), **profile)
 
     async def run(
-        self, to: str, task: str, *, wait: bool = True, timeout: float | None = None, **options: Any  # noqa: ASYNC109
+        self,
+        to: str,
+        task: str,
+        *,
+        wait: bool = True,
+        timeout: float | None = None,
+        **options: Any,  # noqa: ASYNC109
     ) -> Result:
         """Hand a task to an agent and wait for the answer; the same `workflow_id` attaches to that workflow."""
-        first = await self._begin(to, task, options)
+        first, taken = await self._begin(to, task, options, take=wait)
         if not wait:
             return self.result(first.workflow_id)
-        return await self._finished(first, timeout, attach=True)
+        return await self._finished(first, timeout, taken=taken)
 
     async def resume(self, workflow_id: str, *, timeout: float | None = None) -> Result:  # noqa: ASYNC109
         """Go on with a workflow whose process ended; raises Held when somebody else works on it."""
         recover.sweep(self._crew)
         return await self._finished(self._root(workflow_id), timeout, attach=False)
 
-    async def _begin(self, to: str, task: str, options: dict[str, Any]) -> Handoff:
+    async def _begin(
+        self, to: str, task: str, options: dict[str, Any], *, take: bool = True
+    ) -> tuple[Handoff, bool]:
         limits = self._limits(options.pop("limits", None), options.pop("complexity", None), task)
         state = options.pop("state", None)
         if "priority" in options:
@@ -122,11 +134,14 @@ class Relay:
         if "budget" in options:
             options["budget"] = as_budget(options["budget"])
         if to not in self._crew.agents and to not in {row.profile.agent_id for row in self.store.agents()}:
-            raise UnknownAgent(f"agent {to}: not registered; known: {', '.join(sorted(self._crew.agents)) or 'none'}")
-        made, verdict = await offer.make(self._crew, offer.begin(offer.request(to, task, **options), limits, state))
+            raise UnknownAgent(
+                f"agent {to}: not registered; known: {', '.join(sorted(self._crew.agents)) or 'none'}"
+            )
+        prepared = offer.begin(offer.request(to, task, **options), limits, state)
+        made, verdict, taken = await offer.make(self._crew, prepared, take=take)
         if verdict.kind == "refuse":
             raise error_named(verdict.error, verdict.reason)
-        return made
+        return made, taken
 
     def _limits(self, given: Limits | None, complexity: str | None, task: str) -> Limits:
         ceiling = self._crew.settings.limits
@@ -137,10 +152,17 @@ class Relay:
             raise Malformed(f"complexity: {name!r}; known: auto, {', '.join(TIERS)}")
         return tightest(given or ceiling, TIERS[name])
 
-    async def _finished(self, first: Handoff, timeout: float | None, *, attach: bool) -> Result:  # noqa: ASYNC109
+    async def _finished(
+        self,
+        first: Handoff,
+        timeout: float | None,
+        *,
+        attach: bool = True,
+        taken: bool = False,  # noqa: ASYNC109
+    ) -> Result:
         try:
             async with asyncio.timeout(timeout), worker.minded(self._crew):
-                await worker.run_line(self._crew, first, attach=attach)
+                await worker.run_line(self._crew, first, attach=attach, taken=taken)
         except TimeoutError:
             raise TimedOut(
                 f"workflow {first.workflow_id}: not finished within {timeout} s; it goes on where it stands, "
@@ -149,7 +171,9 @@ class Relay:
         result = self.result(first.workflow_id)
         if result.status in {"completed", "running"}:
             return result
-        cause = next((self._crew.failures.pop(h.id) for h in result.handoffs if h.id in self._crew.failures), None)
+        cause = next(
+            (self._crew.failures.pop(h.id) for h in result.handoffs if h.id in self._crew.failures), None
+        )
         cause = cause or self._crew.failures.pop(first.id, None)
         name, _, reason = result.error.partition(": ")
         error = error_named(name, reason) if name.isidentifier() and reason else None
@@ -165,14 +189,14 @@ class Relay:
     async def stream(self, to: str, task: str, **options: Any) -> AsyncIterator[tuple[str, Handoff]]:
         """`run`, told step by step: pairs of event and handoff; the last one is ("end", root)."""
         queue: asyncio.Queue[tuple[str, Handoff] | None] = asyncio.Queue()
-        first = await self._begin(to, task, options)
+        first, taken = await self._begin(to, task, options)
 
         def listen(event: str, handoff: Handoff) -> None:
             if handoff.workflow_id == first.workflow_id:
                 queue.put_nowait((event, handoff))
 
         self._crew.listeners.append(listen)
-        task_ = asyncio.ensure_future(self._finished(first, None, attach=True))
+        task_ = asyncio.ensure_future(self._finished(first, None, taken=taken))
         task_.add_done_callback(lambda _: queue.put_nowait(None))
         try:
             yield "initiated", first
@@ -186,13 +210,17 @@ class Relay:
             with suppress(asyncio.CancelledError, Exception):
                 await task_
 
-    async def delegate(self, to: str, task: str, *, from_agent: str, timeout: float = 600.0, **options: Any) -> Return:  # noqa: ASYNC109
+    async def delegate(
+        self, to: str, task: str, *, from_agent: str, timeout: float = 600.0, **options: Any
+    ) -> Return:  # noqa: ASYNC109
         """One task for one agent, outside of any workflow of yours; its answer, also when it failed."""
-        protocol = ReturnProtocol(expected=True, timeout=timeout, on_timeout=options.pop("on_timeout", "fail"))
+        protocol = ReturnProtocol(
+            expected=True, timeout=timeout, on_timeout=options.pop("on_timeout", "fail")
+        )
         fields = {"from_agent": from_agent, "type": "delegation", "return_protocol": protocol, **options}
-        first = await self._begin(to, task, fields)
+        first, taken = await self._begin(to, task, fields)
         async with worker.minded(self._crew):
-            return await worker.run_line(self._crew, first)
+            return await worker.run_line(self._crew, first, taken=taken)
 
     def hand_off(self, request: Handoff, *, limits: Limits | None = None) -> Handoff:
         """Offer work without waiting; a worker of the receiver takes it."""
@@ -203,7 +231,9 @@ class Relay:
         self._crew.hub.notify()
         return made
 
-    def claim(self, agent: str, *, handoff_id: str = "", holder: str = "", lease: float | None = None) -> Grant:
+    def claim(
+        self, agent: str, *, handoff_id: str = "", holder: str = "", lease: float | None = None
+    ) -> Grant:
         """Take the next work of an agent, or one handoff, for this process or for somebody who outlives it."""
         held = int((lease or self._crew.settings.lease) * 1e6)
         wanted = Claim(holder=holder or self._crew.holder, id=handoff_id, agents=(agent,), lease=held)
@@ -214,7 +244,9 @@ class Relay:
         handoff = self.get(handoff_id)
         if handoff.state is State.OFFERED and epoch is None and isinstance(value, Reject | Defer):
             step = finish.settle(self._crew, handoff, value)
-            return self._apply(msgspec.structs.replace(step, epoch=None, expect=State.OFFERED, by=by or step.by))
+            return self._apply(
+                msgspec.structs.replace(step, epoch=None, expect=State.OFFERED, by=by or step.by)
+            )
         if handoff.state is not State.CLAIMED and epoch is None:
             return self._answer_for_person(handoff, value, by)
         step = finish.settle(self._crew, handoff, value)
@@ -231,7 +263,9 @@ class Relay:
             moved = self._apply(msgspec.structs.replace(step, by=by))
         else:
             event = Event.COMPLETE if answer.status in {"success", "partial"} else Event.FAIL
-            moved = self._apply(Step(id=handoff.id, event=event, by=by, result=answer, reason="a person answered"))
+            moved = self._apply(
+                Step(id=handoff.id, event=event, by=by, result=answer, reason="a person answered")
+            )
         for alert in self.store.alerts():
             if alert.subject == handoff.id:
                 self.store.resolve_alert(alert.id, by or HUMAN)

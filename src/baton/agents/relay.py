@@ -35,11 +35,16 @@ class RelayAgent:
         )
         answer: Return = result.answer
         before = turn.state
-        changed = {key: value for key, value in result.state.items() if key not in before or before[key] != value}
+        changed = {
+            key: value for key, value in result.state.items() if key not in before or before[key] != value
+        }
         if answer.onward:
             return Command(**{**answer.onward, "update": {**changed, **answer.onward.get("update", {})}})
         return Return(
-            status=answer.status, result=answer.result, audit=answer.audit, context_updates=Updates(variables_changed=changed)
+            status=answer.status,
+            result=answer.result,
+            audit=answer.audit,
+            context_updates=Updates(variables_changed=changed),
         )
 
     async def aclose(self) -> None:

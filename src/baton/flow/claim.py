@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from baton.flow.crew import judge_claim
 from baton.lifecycle import Event, State
 from baton.protocol.results import failed
-from baton.stores.base import Claim, Grant, Step
+from baton.stores.base import Grant, Step
 
 if TYPE_CHECKING:
     from baton.flow.crew import Crew
@@ -15,8 +17,7 @@ if TYPE_CHECKING:
 
 async def take(crew: Crew, handoff_id: str = "", agents: tuple[str, ...] = ()) -> Grant:
     """Claim one handoff by id, or the next one for these agents."""
-    lease = int(crew.settings.lease * 1e6)
-    claim = Claim(holder=crew.holder, id=handoff_id, agents=agents, lease=lease)
+    claim = msgspec.structs.replace(crew.claim, id=handoff_id, agents=agents)
     grant = await crew.write(lambda: crew.store.claim(claim, judge_claim))
     if grant.won and grant.handoff is not None:
         crew.tell("accepted", grant.handoff)
@@ -30,7 +31,9 @@ def answer(grant: Grant) -> Step | None:
         return None
     if verdict.kind == "refuse":
         result = failed(f"{verdict.error}: {verdict.reason}", retryable=False)
-        return Step(id=handoff.id, event=Event.FAIL, expect=State.OFFERED, reason=verdict.reason, result=result)
+        return Step(
+            id=handoff.id, event=Event.FAIL, expect=State.OFFERED, reason=verdict.reason, result=result
+        )
     if verdict.kind in {"reject", "escalate"}:
         return Step(id=handoff.id, event=Event.REJECT, expect=State.OFFERED, reason=verdict.reason)
     return None

@@ -11,6 +11,7 @@ import msgspec
 from baton import guards
 from baton.protocol.context import Fetch, thaw_state
 from baton.protocol.limits import Limits
+from baton.stores.base import Claim
 from baton.stores.wake import Hub, Writer
 
 if TYPE_CHECKING:
@@ -57,13 +58,14 @@ class Crew:
         self.holder = holder
         self.settings = settings
         self.nested = False
+        self.claim = Claim(holder=holder, lease=int(settings.lease * 1e6))
         self.agents: dict[str, Agent] = {}
         self.running: dict[str, Running] = {}
         self.listeners: list[Callable[[str, Handoff], None]] = []
         self.failures: dict[str, BaseException] = {}
         self.hub = Hub(store)
         self.write = Writer(store, self.hub)
-        self.run_line: Callable[[Handoff], Awaitable[Return]]
+        self.run_line: Callable[[Handoff, bool], Awaitable[Return]]
         self._states: OrderedDict[str, Mapping[str, Any]] = OrderedDict()
 
     @property

@@ -101,7 +101,9 @@ class LiveTurn:
         self._asked += 1
         key = key or f"{self._asked}:{codec.digest(codec.canonical([to, task]))[:16]}"
         names = options.pop("capabilities", ())
-        validation = Validation(required_capabilities=tuple(Requirement(capability_id=name) for name in names))
+        validation = Validation(
+            required_capabilities=tuple(Requirement(capability_id=name) for name in names)
+        )
         update = options.pop("update", {})
         options["budget"] = as_budget(options.get("budget"))
         child = delegate(
@@ -115,10 +117,12 @@ class LiveTurn:
         )
         context, blobs = scoped(self._crew, self.handoff, {**self.state, **update}, task)
         child = msgspec.structs.replace(child, context=context)
-        made, verdict = await make(self._crew, Offer(handoff=child, fingerprint=fingerprint(child), blobs=blobs))
+        made, verdict, taken = await make(
+            self._crew, Offer(handoff=child, fingerprint=fingerprint(child), blobs=blobs)
+        )
         if verdict.kind == "refuse":
             raise error_named(verdict.error, verdict.reason)
-        answer = await self._crew.run_line(made)
+        answer = await self._crew.run_line(made, taken)
         if answer.context_updates.variables_changed:
             self._state = {**self.state, **answer.context_updates.variables_changed}
         return answer

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from baton.errors import Malformed
-from baton.flow.crew import judge_offer
+from baton.flow.crew import judge_claim, judge_offer
 from baton.flow.offer import advanced, follow
-from baton.lifecycle import Event
+from baton.lifecycle import Event, State
 from baton.protocol.codec import canonical
 from baton.protocol.context import Message
 from baton.protocol.results import Account, Command, Defer, Reject, Result, Return, Updates, as_return, failed
@@ -64,7 +64,9 @@ def _complete(crew: Crew, handoff: Handoff, result: Return) -> Step:
     changed = redact_value(result.context_updates.variables_changed)
     canonical(changed, "variables_changed")
     updates = replace(result.context_updates, variables_changed=changed)
-    result = replace(result, messages=(), context_updates=updates, history_ref=context.history_ref if blobs else "")
+    result = replace(
+        result, messages=(), context_updates=updates, history_ref=context.history_ref if blobs else ""
+    )
     return _step(handoff, Event.COMPLETE, result=result, blobs=blobs)
 
 
@@ -86,7 +88,12 @@ def _move(crew: Crew, handoff: Handoff, command: Command) -> Step:
     if not isinstance(command.goto, str):
         raise Malformed("Command.goto: a list of Send needs broadcast; name one agent")
     if crew.nested and command.graph == Command.PARENT:
-        onward = {"goto": command.goto, "update": command.update, "reason": command.reason, "task": command.task}
+        onward = {
+            "goto": command.goto,
+            "update": command.update,
+            "reason": command.reason,
+            "task": command.task,
+        }
         result = Return(onward=onward, audit=Account(tokens_consumed=command.tokens))
         return _complete(crew, handoff, _signed(handoff, result))
     said = [Message("assistant", command.reason, name=handoff.to_agent)] if command.reason else []
@@ -99,17 +106,19 @@ def _move(crew: Crew, handoff: Handoff, command: Command) -> Step:
         context_updates=Updates(variables_changed=dict(command.update)),
         audit=Account(tokens_consumed=command.tokens),
     )
-    then = follow(handoff, command, command.goto, context, blobs)
+    then = follow(crew, handoff, command, command.goto, context, blobs)
     return _step(handoff, Event.COMPLETE, reason=then.handoff.reason, result=result, then=then)
 
 
 async def apply(crew: Crew, step: Step) -> Moved:
     """Commit a step and say so."""
-    moved = await crew.write(lambda: crew.store.advance(step, judge_offer))
+    moved = await crew.write(lambda: crew.store.advance(step, judge_offer, judge_claim))
     if moved.verdict.kind != "refuse":
         crew.tell(moved.handoff.status, moved.handoff)
     if moved.then is not None:
         crew.tell("initiated", moved.then)
+        if moved.then.state is State.CLAIMED:
+            crew.tell("accepted", moved.then)
     return moved
 
 

@@ -8,7 +8,8 @@ import msgspec
 
 from baton import clock
 from baton.errors import Malformed
-from baton.flow.crew import judge_offer
+from baton.flow.crew import judge_claim, judge_offer
+from baton.lifecycle import State
 from baton.protocol.context import Blob, Context, Message, append, freeze_state, merge
 from baton.protocol.handoff import USER, Handoff, ReturnProtocol, checked, fingerprint
 from baton.protocol.secrets import redact, redact_value
@@ -54,7 +55,9 @@ def begin(request: Handoff, limits: Limits, state: Mapping[str, Any] | None = No
             state_ref=state_ref,
         ),
     )
-    flow = Workflow(id=workflow_id, root_id=handoff_id, conversation_id=handoff.conversation_id, limits=limits)
+    flow = Workflow(
+        id=workflow_id, root_id=handoff_id, conversation_id=handoff.conversation_id, limits=limits
+    )
     return Offer(handoff=handoff, fingerprint=fingerprint(handoff), blobs=[*messages, *values], workflow=flow)
 
 
@@ -72,7 +75,9 @@ def redacted(message: Message) -> Message:
     return message if content is message.content else replace(message, content=content)
 
 
-def follow(before: Handoff, command: Command, to_agent: str, context: Context, blobs: list[Blob]) -> Offer:
+def follow(
+    crew: Crew, before: Handoff, command: Command, to_agent: str, context: Context, blobs: list[Blob]
+) -> Offer:
     """The next handoff of the same line: ownership moves from one agent to the next."""
     handoff = Handoff(
         id=clock.new_id(),
@@ -95,7 +100,9 @@ def follow(before: Handoff, command: Command, to_agent: str, context: Context, b
         max_attempts=before.max_attempts,
         return_protocol=before.return_protocol,
     )
-    return Offer(handoff=handoff, fingerprint=fingerprint(handoff), blobs=blobs)
+    # Where the receiver lives in this process, offer and claim share a commit: no moment without an owner.
+    take = crew.claim if to_agent in crew.agents else None
+    return Offer(handoff=handoff, fingerprint=fingerprint(handoff), blobs=blobs, take=take)
 
 
 def delegate(parent: Handoff, to_agent: str, task: str, key: str, **fields: Any) -> Handoff:
@@ -129,13 +136,17 @@ def delegate(parent: Handoff, to_agent: str, task: str, key: str, **fields: Any)
 
 def scoped(crew: Crew, parent: Handoff, state: Mapping[str, Any], task: str) -> tuple[Context, list[Blob]]:
     """The context of a delegation: the parent's state as it stands, its history by reference, and the subtask."""
-    history, messages = append(parent.context.history_ref, [Message("user", redact(task), name=parent.to_agent)])
+    history, messages = append(
+        parent.context.history_ref, [Message("user", redact(task), name=parent.to_agent)]
+    )
     state_ref, values = freeze_state(redact_value(dict(state)))
     context = replace(parent.context, history_ref=history, state_ref=state_ref, completed_work={})
     return context, [*messages, *values]
 
 
-def advanced(crew: Crew, before: Handoff, update: Mapping[str, Any], said: list[Message]) -> tuple[Context, list[Blob]]:
+def advanced(
+    crew: Crew, before: Handoff, update: Mapping[str, Any], said: list[Message]
+) -> tuple[Context, list[Blob]]:
     """The context after an agent's turn: its update merged, its messages appended."""
     context, blobs = before.context, []
     state_ref, history_ref = context.state_ref, context.history_ref
@@ -151,8 +162,12 @@ def advanced(crew: Crew, before: Handoff, update: Mapping[str, Any], said: list[
     return replace(context, state_ref=state_ref, history_ref=history_ref), blobs
 
 
-async def make(crew: Crew, offer: Offer) -> tuple[Handoff, Verdict]:
-    """Offer a handoff and say so."""
-    handoff, verdict = await crew.write(lambda: crew.store.offer(offer, judge_offer))
-    crew.tell("initiated", handoff)
-    return handoff, verdict
+async def make(crew: Crew, offer: Offer, *, take: bool = True) -> tuple[Handoff, Verdict, bool]:
+    """Offer a handoff and say so; the last value tells whether it was claimed for the caller at once."""
+    if take and offer.handoff.to_agent in crew.agents:
+        offer = replace(offer, take=crew.claim)
+    handoff, verdict = await crew.write(lambda: crew.store.offer(offer, judge_offer, judge_claim))
+    made = handoff.id == offer.handoff.id
+    if made:
+        crew.tell("initiated", handoff)
+    return handoff, verdict, made and handoff.state is State.CLAIMED

@@ -23,11 +23,14 @@ TICK = 0.5
 PATIENCE = 3600.0
 
 
-async def run_line(crew: Crew, first: Handoff, *, attach: bool = True) -> Return:
-    """Take a line of handoffs to its end, working where this process can and waiting where it cannot."""
+async def run_line(crew: Crew, first: Handoff, *, attach: bool = True, taken: bool = False) -> Return:
+    """Take a line of handoffs to its end, working where this process can and waiting where it cannot.
+
+    `taken` says that the first one was claimed for this call when it was made.
+    """
     crew.write.callers += 1
     try:
-        current: Handoff | None = first
+        current: Handoff | None = await work(crew, first) if taken else first
         while True:
             if current is None or current.state is not State.OFFERED or current.to_agent not in crew.agents:
                 current = _open(crew, first)
@@ -62,7 +65,11 @@ def _answer(crew: Crew, first: Handoff) -> Return:
 
 
 def _refuse_held(crew: Crew, current: Handoff) -> None:
-    if current.state is State.CLAIMED and current.holder != crew.holder and holder.life(current.holder) != "dead":
+    if (
+        current.state is State.CLAIMED
+        and current.holder != crew.holder
+        and holder.life(current.holder) != "dead"
+    ):
         raise Held(
             f"workflow {current.workflow_id}: {holder.readable(current.holder)} works on it ({current.to_agent}, "
             f"claim {current.epoch}); wait for it, or stop that process first"
@@ -115,8 +122,15 @@ async def work(crew: Crew, taken: Handoff, alone: str = "") -> Handoff | None:
             _give_back(crew, taken)
             raise
         if moved.verdict.kind != "refuse":
-            return moved.then
-        if crew.settings.independent and not alone and moved.verdict.error not in {"BudgetExceeded", "ApprovalDenied"}:
+            if moved.then is None or moved.then.state is not State.CLAIMED:
+                return moved.then
+            taken, alone = moved.then, ""
+            continue
+        if (
+            crew.settings.independent
+            and not alone
+            and moved.verdict.error not in {"BudgetExceeded", "ApprovalDenied"}
+        ):
             alone = moved.verdict.reason
             continue
         await finish.apply(crew, finish.refused(taken, moved))

@@ -39,15 +39,6 @@ class Workflow(msgspec.Struct, frozen=True, kw_only=True):
     created_at: int = 0
 
 
-class Offer(msgspec.Struct, frozen=True, kw_only=True):
-    """A handoff to be made, with the content that it refers to."""
-
-    handoff: Handoff
-    fingerprint: str
-    blobs: Sequence[Blob] = ()
-    workflow: Workflow | None = None  # given with the first handoff of a workflow
-
-
 class Claim(msgspec.Struct, frozen=True, kw_only=True):
     """Who takes work, which, and for how long at first."""
 
@@ -55,6 +46,16 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     agents: tuple[str, ...] = ()
     id: str = ""
     lease: int = 60_000_000
+
+
+class Offer(msgspec.Struct, frozen=True, kw_only=True):
+    """A handoff to be made, with the content that it refers to."""
+
+    handoff: Handoff
+    fingerprint: str
+    blobs: Sequence[Blob] = ()
+    workflow: Workflow | None = None  # given with the first handoff of a workflow
+    take: Claim | None = None  # who takes it at once if the guards of a claim agree
 
 
 class Grant(msgspec.Struct, frozen=True, kw_only=True):
@@ -140,7 +141,7 @@ class Claims(Protocol):
 
     def claim(self, claim: Claim, decide: Decide) -> Grant: ...
     def renew(self, handoff_id: str, epoch: int, lease: int) -> bool: ...
-    def advance(self, step: Step, decide: Decide | None = None) -> Moved: ...
+    def advance(self, step: Step, decide: Decide | None = None, accept: Decide | None = None) -> Moved: ...
     def due(self, limit: int = 100) -> list[Handoff]: ...
 
 
@@ -151,7 +152,9 @@ class Store(Claims, Protocol):
     on_disk: bool
 
     def now(self) -> int: ...
-    def offer(self, offer: Offer, decide: Decide) -> tuple[Handoff, Verdict]: ...
+    def offer(
+        self, offer: Offer, decide: Decide, accept: Decide | None = None
+    ) -> tuple[Handoff, Verdict]: ...
     def spend(self, handoff_id: str, epoch: int, tokens: int, cost: int) -> bool: ...
     def postpone(self, handoff: Handoff, due_at: int | None) -> bool: ...
     def batch(self, operations: Sequence[Callable[[], Any]]) -> list[Any]: ...

@@ -81,7 +81,9 @@ class Database:
         except BaseException as error:
             self.close()
             if isinstance(error, apsw.Error):
-                raise StoreError(f"{path}: {error}; give another file, or restore this one from a backup") from error
+                raise StoreError(
+                    f"{path}: {error}; give another file, or restore this one from a backup"
+                ) from error
             raise
 
     def _prepare_file(self, path: Path) -> None:
@@ -98,17 +100,26 @@ class Database:
                 os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
         except OSError as error:
             self.close()
-            raise StoreError(f"{path}: {error.strerror}; choose a folder that exists and is writable") from error
+            raise StoreError(
+                f"{path}: {error.strerror}; choose a folder that exists and is writable"
+            ) from error
 
     def _configure(self, durability: Durability) -> None:
         if self.on_disk and apsw.SQLITE_VERSION_NUMBER < SAFE_WAL:
-            raise StoreError(f"SQLite {apsw.sqlite_lib_version()} can corrupt its log; install apsw 3.51.3 or newer")
+            raise StoreError(
+                f"SQLite {apsw.sqlite_lib_version()} can corrupt its log; install apsw 3.51.3 or newer"
+            )
         self.connection.set_busy_timeout(10_000)
         level = "FULL" if durability == "power" else "NORMAL"
         if self.on_disk:
             with self._exclusive():
                 self.execute("PRAGMA journal_mode = WAL")
-        for pragma in (f"synchronous = {level}", "temp_store = MEMORY", "trusted_schema = OFF", "cache_size = -16000"):
+        for pragma in (
+            f"synchronous = {level}",
+            "temp_store = MEMORY",
+            "trusted_schema = OFF",
+            "cache_size = -16000",
+        ):
             self.execute(f"PRAGMA {pragma}")
 
     def _exclusive(self) -> _Gate:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
 from functools import lru_cache
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from baton.guards.base import Breaker, Facts
 from baton.lifecycle import State
 from baton.protocol.audit import AuditRecord, Snapshot
-from baton.protocol.codec import canonical_record, to_microseconds, to_time
+from baton.protocol.codec import canonical_record, to_time
 from baton.protocol.handoff import Handoff
 from baton.protocol.limits import Limits
 from baton.protocol.profile import Profile
@@ -19,6 +19,8 @@ from baton.protocol.results import Return
 
 if TYPE_CHECKING:
     from baton.stores.base import Step
+
+MILLISECOND = timedelta(milliseconds=1)
 
 replace = msgspec.structs.replace
 read_spec = msgspec.json.Decoder(Handoff).decode
@@ -40,11 +42,11 @@ def read_profile(data: bytes | None) -> Profile | None:
     return None if data is None else _read_profile(data)
 
 
-def read_handoff(row: Any) -> Handoff:
-    """A handoff from spec, state, attempt, epoch, reroutes, holder, due_at, answer_id, to_agent."""
-    spec, state, attempt, epoch, reroutes, holder, due_at, answer_id, to_agent = row[:9]
+def stands(spec: Handoff, row: Any) -> Handoff:
+    """A handoff from its unchanging part and state, attempt, epoch, reroutes, holder, due_at, answer_id, to_agent."""
+    state, attempt, epoch, reroutes, holder, due_at, answer_id, to_agent = row
     return replace(
-        read_spec(spec),
+        spec,
         state=_STATES[state],
         attempt=attempt,
         epoch=epoch,
@@ -56,35 +58,29 @@ def read_handoff(row: Any) -> Handoff:
     )
 
 
-def write_spec(handoff: Handoff) -> bytes:
+def read_handoff(row: Any) -> Handoff:
+    """A handoff from its spec and the columns that `stands` takes."""
+    return stands(read_spec(row[0]), row[1:9])
+
+
+def as_spec(handoff: Handoff) -> Handoff:
     """What of a handoff never changes; the rest lives in columns."""
-    return canonical_record(
-        replace(
-            handoff, state=State.OFFERED, attempt=0, epoch=0, reroutes=0, holder="", due_at=None, answer_id=""
-        )
+    return replace(
+        handoff, state=State.OFFERED, attempt=0, epoch=0, reroutes=0, holder="", due_at=None, answer_id=""
     )
 
 
-def workflow_facts(now: int, row: Any, *, load: int = 0, loops: tuple[int, int] = (0, 0), breakers: tuple[Breaker, ...] = ()) -> Facts:  # fmt: skip
-    """Facts from handoffs, agents, four sums, created_at, target profile, available, sender profile."""
-    handoffs, agents, tokens_spent, tokens_reserved, cost_spent, cost_reserved, started, target, available, sender = row
-    return Facts(
-        now,
-        started,
-        handoffs,
-        read_agents(agents),
-        tokens_spent,
-        tokens_reserved,
-        cost_spent,
-        cost_reserved,
-        loops[0],
-        loops[1],
-        read_profile(sender),
-        read_profile(target),
-        available != 0,
-        load,
-        breakers,
-    )
+class Stand(msgspec.Struct, frozen=True):
+    """A handoff as it stands in the store, with what only the store keeps of it."""
+
+    handoff: Handoff
+    audit_head: str
+    tokens_reserved: int
+    cost_reserved: int
+    tokens_spent: int
+    cost_spent: int
+    lease_until: int | None
+    breakers: bool  # whether any breaker counts failures
 
 
 class Note(msgspec.Struct, frozen=True, kw_only=True):
@@ -96,18 +92,20 @@ class Note(msgspec.Struct, frozen=True, kw_only=True):
     result: Return | None = None
 
 
-def record(handoff: Handoff, moment: int, event: str, note: Note | Step, previous: str) -> tuple[bytes, bytes]:
+def record(
+    handoff: Handoff, moment: datetime, event: str, note: Note | Step, previous: str
+) -> tuple[bytes, bytes]:
     """The audit record of one event, as bytes and digest; `handoff` already stands in its new state."""
     duration = tokens = outcome = None
     if note.result is not None:
-        duration = (moment - to_microseconds(handoff.timestamp)) // 1000
+        duration = (moment - handoff.timestamp) // MILLISECOND
         tokens = note.result.audit.tokens_consumed or None
         outcome = "failed" if note.result.status == "timeout" else note.result.status
     context = handoff.context
     data = canonical_record(
         AuditRecord(
             handoff_id=handoff.id,
-            timestamp=to_time(moment),
+            timestamp=moment,
             event_type=event,
             from_agent=handoff.from_agent,
             to_agent=handoff.to_agent,

@@ -31,7 +31,13 @@ class AuditTrail:
         return config.state_dir() / "checkpoints" / name
 
     def query(
-        self, *, handoff_id: str = "", task_id: str = "", from_agent: str = "", to_agent: str = "", limit: int = 10_000
+        self,
+        *,
+        handoff_id: str = "",
+        task_id: str = "",
+        from_agent: str = "",
+        to_agent: str = "",
+        limit: int = 10_000,
     ) -> list[AuditRecord]:
         """Records by any of the four keys, in the order in which they were written."""
         given = {"handoff_id": handoff_id, "task_id": task_id, "from_agent": from_agent, "to_agent": to_agent}

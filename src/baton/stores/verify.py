@@ -98,7 +98,13 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
         more = (
             [f"and {self.problems - len(self.findings)} more"] if self.problems > len(self.findings) else []
         )
-        return "\n".join([f"BROKEN: {self.problems} findings; {read}", *map(str, self.findings), *more])
+        return "\n".join(
+            [
+                f"BROKEN: {self.problems} {'finding' if self.problems == 1 else 'findings'}; {read}",
+                *map(str, self.findings),
+                *more,
+            ]
+        )
 
 
 def verify(source: Log | str | Path, *, checkpoints: Iterable[Checkpoint] = ()) -> Report:

@@ -1,10 +1,17 @@
--- name: offer_facts
-SELECT w.limits, w.handoffs, w.agents, w.tokens_spent, w.tokens_reserved, w.cost_spent, w.cost_reserved,
-       w.created_at, t.profile, t.available, s.profile,
-       EXISTS (SELECT 1 FROM handoff WHERE workflow_id = w.id AND fingerprint = ?4 AND to_agent = ?2),
-       EXISTS (SELECT 1 FROM breaker)
-  FROM workflow w LEFT JOIN agent t ON t.id = ?2 LEFT JOIN agent s ON s.id = ?3
- WHERE w.id = ?1;
+-- name: workflow_facts
+SELECT limits, handoffs, agents, tokens_spent, tokens_reserved, cost_spent, cost_reserved, created_at
+  FROM workflow WHERE id = ?;
+
+-- Scalar subqueries instead of joins: each is one index look-up, several times faster here.
+
+-- name: agent_facts
+SELECT (SELECT profile FROM agent WHERE id = ?1), (SELECT available FROM agent WHERE id = ?1),
+       (SELECT profile FROM agent WHERE id = ?2),
+       (SELECT count(*) FROM handoff WHERE to_agent = ?1 AND state = 'claimed'),
+       EXISTS (SELECT 1 FROM breaker);
+
+-- name: seen_before
+SELECT 1 FROM handoff WHERE workflow_id = ? AND fingerprint = ? AND to_agent = ?;
 
 -- name: chain_repeats
 WITH RECURSIVE chain (id, parent_id, from_agent, to_agent, fingerprint) AS (
@@ -25,25 +32,15 @@ INSERT INTO workflow (id, root_id, conversation_id, limits, agents, created_at) 
 
 -- name: insert_handoff
 INSERT INTO handoff (id, workflow_id, parent_id, key, line_id, from_agent, to_agent, state, priority, fingerprint,
-                     due_at, audit_head, created_at, spec, result, answer_id)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+                     due_at, audit_head, created_at, spec, result, answer_id, attempt, epoch, holder, lease_until,
+                     timeout_at, tokens_reserved, cost_reserved)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: insert_audit
 INSERT INTO audit (handoff_id, task_id, from_agent, to_agent, record, digest) VALUES (?, ?, ?, ?, ?, ?);
 
 -- name: count_handoff
 UPDATE workflow SET handoffs = handoffs + 1, agents = ? WHERE id = ?;
-
--- name: claim_facts
-SELECT h.spec, h.state, h.attempt, h.epoch, h.reroutes, h.holder, h.due_at, h.answer_id, h.to_agent,
-       h.audit_head, h.created_at,
-       w.limits, w.handoffs, w.agents, w.tokens_spent, w.tokens_reserved, w.cost_spent, w.cost_reserved,
-       w.created_at, t.profile, t.available, s.profile,
-       (SELECT count(*) FROM handoff WHERE to_agent = h.to_agent AND state = 'claimed'),
-       EXISTS (SELECT 1 FROM breaker)
-  FROM handoff h JOIN workflow w ON w.id = h.workflow_id
-       LEFT JOIN agent t ON t.id = h.to_agent LEFT JOIN agent s ON s.id = h.from_agent
- WHERE h.id = ?;
 
 -- name: next_offered
 SELECT id, priority, seq FROM handoff WHERE state = 'offered' AND to_agent = ? ORDER BY priority, seq LIMIT 1;
@@ -61,11 +58,13 @@ UPDATE workflow SET tokens_reserved = tokens_reserved + ?, cost_reserved = cost_
 UPDATE handoff SET lease_until = ?1, due_at = min(?1, coalesce(timeout_at, ?1))
  WHERE id = ?2 AND state = 'claimed' AND epoch = ?3;
 
--- name: step_facts
-SELECT h.spec, h.state, h.attempt, h.epoch, h.reroutes, h.holder, h.due_at, h.answer_id, h.to_agent,
-       h.audit_head, h.created_at, h.tokens_reserved, h.cost_reserved, h.tokens_spent, h.cost_spent,
-       h.line_id, h.lease_until, h.timeout_at, EXISTS (SELECT 1 FROM breaker)
-  FROM handoff h WHERE h.id = ?;
+-- name: stand
+SELECT state, attempt, epoch, reroutes, holder, due_at, answer_id, to_agent, audit_head, tokens_reserved,
+       cost_reserved, tokens_spent, cost_spent, lease_until, EXISTS (SELECT 1 FROM breaker)
+  FROM handoff WHERE id = ?;
+
+-- name: spec
+SELECT spec FROM handoff WHERE id = ?;
 
 -- name: set_state
 UPDATE handoff SET state = ?1, to_agent = ?, attempt = ?, reroutes = ?, holder = ?, due_at = ?, lease_until = ?,
