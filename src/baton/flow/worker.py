@@ -104,6 +104,7 @@ async def work(crew: Crew, taken: Handoff, alone: str = "") -> Handoff | None:
     """Execute a claimed handoff and commit what came of it."""
     while True:
         try:
+            await asyncio.sleep(0)  # other lines and timers get their turn between two hops
             value = await execute.execute(crew, taken, alone)
             if isinstance(value, Command) and not crew.settings.handoffs and not alone:
                 alone = "handoffs are off"
