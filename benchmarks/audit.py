@@ -117,7 +117,7 @@ def checked(source):
 
 
 def reading(count, times, folder):
-    """Verify `count` records, stored and exported, against hashing their lines; find one handoff among them."""
+    """Verify `count` records, stored and exported, against hashing their lines; find handoffs among them."""
     store = open_store(str(folder / "audit.db"), durability="process")
     with store._db:
         store._db.connection.executemany(INSERT, rows(count))

@@ -131,6 +131,7 @@ def checkpoint(directory: str | Path, store: Log) -> Checkpoint | None:
         os.fsync(file)
         if known is None:
             _sync(folder)
+            _sync(folder.parent)
         return found
     finally:
         os.close(file)
