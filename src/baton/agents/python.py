@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -25,7 +27,15 @@ class FunctionAgent:
         """Call the function with the turn."""
         if self._asynchronous:
             return await self.function(turn)
-        return await asyncio.to_thread(self.function, BlockingTurn(turn, asyncio.get_running_loop()))
+        loop = asyncio.get_running_loop()
+        # A shared pool would be full of functions that wait for others, which then find no thread.
+        thread = ThreadPoolExecutor(1)
+        try:
+            return await loop.run_in_executor(
+                thread, copy_context().run, self.function, BlockingTurn(turn, loop)
+            )
+        finally:
+            thread.shutdown(wait=False)
 
     async def aclose(self) -> None:
         """Nothing to close."""
