@@ -156,7 +156,9 @@ async def execute(crew: Crew, handoff: Handoff, alone: str = "") -> Any:
         if running.lost and running.task is not None:
             running.task.uncancel()
             raise Fenced(f"handoff {handoff.id}: {running.lost}") from None
-        raise
+        if running.task is None or running.task.cancelling():
+            raise
+        return failed("CancelledError: raised by the agent itself; nobody called the work off")
     except Fenced:
         raise
     except Exception as error:  # noqa: BLE001 - whatever an agent raises is its answer
