@@ -10,7 +10,7 @@ from baton.errors import Malformed
 from baton.flow.crew import judge_claim, judge_offer
 from baton.flow.offer import advanced, follow
 from baton.lifecycle import Event, State
-from baton.protocol.codec import canonical
+from baton.protocol.codec import canonical, check
 from baton.protocol.context import Message
 from baton.protocol.results import Account, Command, Defer, Reject, Result, Return, Updates, as_return, failed
 from baton.protocol.secrets import redact, redact_value
@@ -45,6 +45,7 @@ def _step(handoff: Handoff, event: Event, **fields: Any) -> Step:
 
 def _signed(handoff: Handoff, result: Return) -> Return:
     """The return with the supervisor's own entries; an agent cannot answer in another's name."""
+    check(result.result.body, "the answer")
     body = redact_value(result.result.body)
     return replace(
         result,
