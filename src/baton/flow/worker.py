@@ -113,7 +113,7 @@ async def work(crew: Crew, taken: Handoff, alone: str = "") -> Handoff | None:
                 moved = await finish.apply(crew, finish.settle(crew, taken, value))
             except Fenced:
                 raise
-            except BatonError as error:
+            except Exception as error:  # noqa: BLE001 - whatever cannot be stored is a failed answer
                 result = failed(f"{type(error).__name__}: {error}", retryable=False)
                 moved = await finish.apply(crew, finish.settle(crew, taken, result))
         except Fenced:
@@ -186,23 +186,24 @@ async def serve(crew: Crew, stop: asyncio.Event, *, slots: int = 4) -> int:
     busy: set[asyncio.Task[object]] = set()
     done = 0
     crew.write.callers += slots
-    async with minded(crew):
-        while not stop.is_set():
-            crew.store.seen(names)
-            grant = await claim.take(crew, agents=names) if len(busy) < slots else None
-            if grant is not None and grant.won and grant.handoff is not None:
-                done += 1
-                task: asyncio.Task[object] = asyncio.create_task(work(crew, grant.handoff))
-                busy.add(task)
-                task.add_done_callback(busy.discard)
-                continue
-            if grant is not None and (step := claim.answer(grant)) is not None:
-                with suppress(IllegalTransition):
-                    await finish.apply(crew, step)
-                continue
-            await crew.hub.changed(TICK, stop.is_set)
+    try:
+        async with minded(crew):
+            while not stop.is_set():
+                crew.store.seen(names)
+                grant = await claim.take(crew, agents=names) if len(busy) < slots else None
+                if grant is not None and grant.won and grant.handoff is not None:
+                    done += 1
+                    task: asyncio.Task[object] = asyncio.create_task(work(crew, grant.handoff))
+                    busy.add(task)
+                    task.add_done_callback(busy.discard)
+                elif grant is not None and (step := claim.answer(grant)) is not None:
+                    with suppress(IllegalTransition):
+                        await finish.apply(crew, step)
+                else:
+                    await crew.hub.changed(TICK, stop.is_set)
+    finally:
         for task in busy:
             task.cancel()
         await asyncio.gather(*busy, return_exceptions=True)
-    crew.write.callers -= slots
+        crew.write.callers -= slots
     return done
