@@ -32,6 +32,8 @@ SQL = statements("sqlite.sql")
 _AFTER_OFFER = {"allow": State.OFFERED, "ask": State.WAITING, "refuse": State.REFUSED}
 _SAID = {State.WAITING: "approval_requested", State.REFUSED: "rejected", State.REJECTED: "rejected"}
 
+_NEW_PARTIES = {AUDIT_NAME[Event.REROUTE], AUDIT_NAME[Event.ESCALATE]}
+
 
 class Taken(NamedTuple):
     """A handoff about to be written, with the columns that only the store keeps."""
@@ -355,7 +357,8 @@ class SqliteStore(Gathers):
     ) -> str:
         for event, note in records:
             data, sealed = record(handoff, moment, event, note, previous)
-            keys = (handoff.id, handoff.context.task_id, handoff.from_agent, handoff.to_agent)
+            opens = not previous or event in _NEW_PARTIES
+            keys = (handoff.id, handoff.context.task_id, handoff.from_agent, handoff.to_agent, opens)
             self._db.execute(SQL["insert_audit"], (*keys, data, sealed))
             previous = sealed.hex()
         return previous

@@ -181,6 +181,10 @@ class Reads:
     def audit(self, *, limit: int = 10_000, after: int = 0, **where: Any) -> list[Entry]:
         """Audit records by handoff, task, sender or receiver, in the order in which they were written."""
         clauses, bindings = _conditions(where, _AUDIT)
+        if clauses and "handoff_id" not in where:
+            opening = " AND ".join(["opens", *clauses])
+            clauses.append(f"handoff_id IN (SELECT handoff_id FROM audit WHERE {opening})")
+            bindings *= 2
         if after:
             clauses.append("seq > ?")
             bindings.append(after)

@@ -49,22 +49,24 @@ CREATE UNIQUE INDEX handoff_id ON handoff (id);
 CREATE INDEX handoff_chain ON handoff (workflow_id, fingerprint);
 CREATE UNIQUE INDEX handoff_key ON handoff (parent_id, key) WHERE key IS NOT NULL;
 CREATE INDEX handoff_queue ON handoff (to_agent, priority, seq) WHERE state = 'offered';
-CREATE INDEX handoff_held ON handoff (to_agent, holder) WHERE state = 'claimed';
+CREATE INDEX handoff_held ON handoff (to_agent) WHERE state = 'claimed';
 CREATE INDEX handoff_due ON handoff (due_at) WHERE due_at IS NOT NULL;
 
+-- Only a record that brings in new parties is found by them; the others of its handoff are found through it.
 CREATE TABLE audit (
     seq        INTEGER PRIMARY KEY,
     handoff_id TEXT NOT NULL,
     task_id    TEXT NOT NULL,
     from_agent TEXT NOT NULL,
     to_agent   TEXT NOT NULL,
+    opens      INTEGER NOT NULL,
     record     BLOB NOT NULL,
     digest     BLOB NOT NULL
 );
 CREATE INDEX audit_handoff ON audit (handoff_id);
-CREATE INDEX audit_task ON audit (task_id);
-CREATE INDEX audit_from ON audit (from_agent);
-CREATE INDEX audit_to ON audit (to_agent);
+CREATE INDEX audit_task ON audit (task_id) WHERE opens;
+CREATE INDEX audit_from ON audit (from_agent) WHERE opens;
+CREATE INDEX audit_to ON audit (to_agent) WHERE opens;
 
 CREATE TABLE sealed (
     n         INTEGER PRIMARY KEY,

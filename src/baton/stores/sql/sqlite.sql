@@ -37,7 +37,7 @@ INSERT INTO handoff (id, workflow_id, parent_id, key, line_id, from_agent, to_ag
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: insert_audit
-INSERT INTO audit (handoff_id, task_id, from_agent, to_agent, record, digest) VALUES (?, ?, ?, ?, ?, ?);
+INSERT INTO audit (handoff_id, task_id, from_agent, to_agent, opens, record, digest) VALUES (?, ?, ?, ?, ?, ?, ?);
 
 -- name: count_handoff
 UPDATE workflow SET handoffs = handoffs + 1, agents = ? WHERE id = ?;
