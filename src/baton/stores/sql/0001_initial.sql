@@ -59,7 +59,7 @@ CREATE TABLE audit (
     task_id    TEXT NOT NULL,
     from_agent TEXT NOT NULL,
     to_agent   TEXT NOT NULL,
-    opens      INTEGER NOT NULL,
+    opens      INTEGER NOT NULL DEFAULT 1,
     record     BLOB NOT NULL,
     digest     BLOB NOT NULL
 );
