@@ -70,7 +70,7 @@ def test_a_row_that_commits_late_is_picked_up_by_a_later_segment(store):
     (row,) = db.execute("SELECT * FROM audit WHERE seq = 4").fetchall()
     db.execute("DELETE FROM audit WHERE seq = 4")
     seal(store)
-    db.execute("INSERT INTO audit VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+    db.execute("INSERT INTO audit VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
     assert seal(store) == 1
     assert [entry.seq for entry in store.sealed(9, 9)] == [4]
 
