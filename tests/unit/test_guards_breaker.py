@@ -34,6 +34,7 @@ def judge(*breakers, now=0, handoff_id="h1"):
 
 
 def test_it_opens_at_the_third_failure_in_a_row():
+    assert THRESHOLD == 3
     breaker = AGENT
     for count in range(1, THRESHOLD):
         breaker = after_failure(breaker, 7)

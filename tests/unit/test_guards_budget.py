@@ -72,6 +72,9 @@ def test_a_budget_that_is_too_high_is_told_what_is_left():
     assert "31 tokens" in verdict.reason
     assert "30 tokens of 100 tokens left" in verdict.reason
     assert "Budget(max_tokens=30)" in verdict.reason
+    verdict = affordable(handoff(tokens(1)), facts, Limits(max_tokens=70))
+    assert "0 tokens of 70 tokens left" in verdict.reason
+    assert "higher Limits(max_tokens=…)" in verdict.reason
     verdict = affordable(handoff(Budget(max_cost=1.0)), facts, Limits(max_cost=2.5))
     assert "a cost of 0.5 of a cost of 2.5 left" in verdict.reason
     assert "Budget(max_cost=0.5)" in verdict.reason

@@ -4,12 +4,19 @@ from hypothesis import strategies as st
 
 from baton.protocol import Handoff, Profile
 from baton.protocol.handoff import Requirement, Validation
-from baton.routing.matching import alternatives, rank
-from baton.stores.base import AgentRow
+from baton.routing import matching
+from baton.routing.matching import rank
 
 
 def agent(name, *, available=True, load=0, **fields):
-    return AgentRow(profile=Profile(agent_id=name, **fields), available=available, load=load)
+    return Profile(agent_id=name, **fields), available, load
+
+
+def alternatives(handoff, crew, routes, tried=()):
+    crew = list(crew)
+    away = {profile.agent_id for profile, available, _ in crew if not available}
+    loads = {profile.agent_id: load for profile, _, load in crew if load}
+    return matching.alternatives(handoff, [profile for profile, _, _ in crew], routes, tried, away, loads)
 
 
 def handoff(*required, to="b"):
@@ -39,6 +46,12 @@ def test_by_proficiency_then_load_then_name_and_the_full_last():
 def test_the_configured_route_comes_first_in_its_order():
     routes = {"sql": ["fair", "away", "nobody", "other", "a", "b", "shut", "full"], "art": ["good"]}
     assert alternatives(handoff("sql"), CREW, routes) == ("fair", "other", "good", "idle", "busy", "full")
+
+
+def test_without_loads_nobody_is_busy_or_full():
+    profiles = [profile for profile, available, _ in CREW if available]
+    found = matching.alternatives(handoff("sql"), profiles, {})
+    assert found == ("full", "busy", "good", "idle", "fair")
 
 
 def test_who_was_tried_is_not_tried_again():
@@ -74,7 +87,7 @@ NAMES = ["a", "b", "c", "d", "e", "human"]
             max_concurrent_tasks=st.none() | st.integers(1, 3),
             capabilities=st.dictionaries(st.sampled_from("xy"), st.floats(0, 1)),
         ),
-        unique_by=lambda row: row.profile.agent_id,
+        unique_by=lambda row: row[0].agent_id,
     ),
     routes=st.dictionaries(st.sampled_from("xy"), st.lists(st.sampled_from([*NAMES, "ghost"]))),
     tried=st.sets(st.sampled_from(NAMES)),
@@ -82,13 +95,14 @@ NAMES = ["a", "b", "c", "d", "e", "human"]
 )
 def test_never_somebody_who_cannot_take_it(crew, routes, tried, required):
     found = alternatives(handoff(*sorted(required)), crew, routes, tried)
-    known = {row.profile.agent_id: row for row in crew}
+    known = {row[0].agent_id: row for row in crew}
     assert len(found) == len(set(found))
     assert not {"a", "b", "human", *tried} & set(found)
     for name in found:
-        assert known[name].available
-        assert known[name].profile.accepts_handoffs
-    assert found == alternatives(handoff(*sorted(required)), reversed(crew), routes, tried)
+        profile, available, _ = known[name]
+        assert available
+        assert profile.accepts_handoffs
+    assert found == alternatives(handoff(*sorted(required)), crew[::-1], routes, tried)
 
 
 TEAM = [

@@ -10,7 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from math import log
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from baton.protocol.handoff import HUMAN, Handoff, Requirement
 from baton.protocol.profile import Profile
@@ -29,17 +29,6 @@ _COMMON = frozenset(
 )
 
 
-class Candidate(Protocol):
-    """An agent as a store knows it."""
-
-    @property
-    def profile(self) -> Profile: ...
-    @property
-    def available(self) -> bool: ...
-    @property
-    def load(self) -> int: ...
-
-
 class Ranked(NamedTuple):
     """An agent, how well it fits, and what that was judged by."""
 
@@ -50,24 +39,28 @@ class Ranked(NamedTuple):
 
 def alternatives(
     handoff: Handoff,
-    agents: Iterable[Candidate],
+    profiles: Iterable[Profile],
     routes: Mapping[str, Sequence[str]],
     tried: Collection[str] = (),
+    away: Collection[str] = (),
+    loads: Mapping[str, int] | None = None,
 ) -> tuple[str, ...]:
     """Who may take a handoff that its receiver did not take, in the order to try.
 
     First the agents that `routes` names for the required capabilities, in that order, then the others that
     have all of them: the most proficient, the least busy, by name. Where nothing is required, what the
-    receiver can do stands for it. Agents that have all the work they may hold come last.
+    receiver can do stands for it. Agents that have all the work they may hold come last, and who is away does
+    not come at all. `loads` says how much each works on now.
     """
-    known = {one.profile.agent_id: one for one in agents}
-    usable = _usable(handoff, known, tried)
+    known = {one.agent_id: one for one in profiles}
+    usable = _usable(handoff, known, {*tried, *away})
+    load = loads or {}
     required = handoff.validation.required_capabilities or _skills(known.get(handoff.to_agent))
     routed = [name for one in required for name in routes.get(one.capability_id, ()) if name in usable]
-    fits = {name: match(required, one.profile) for name, one in usable.items()}
+    fits = {name: match(required, one) for name, one in usable.items()}
     able = [name for name in usable if required and fits[name].level == "all"]
-    able.sort(key=lambda name: (-fits[name].score, usable[name].load, name))
-    return tuple(sorted(dict.fromkeys([*routed, *able]), key=lambda name: _is_full(usable[name])))
+    able.sort(key=lambda name: (-fits[name].score, load.get(name, 0), name))
+    return tuple(sorted(dict.fromkeys([*routed, *able]), key=lambda name: _is_full(usable[name], load)))
 
 
 def rank(wanted: str, agents: Iterable[Profile]) -> list[Ranked]:
@@ -85,27 +78,24 @@ def rank(wanted: str, agents: Iterable[Profile]) -> list[Ranked]:
     return ranked if is_clear else []
 
 
-def _usable(handoff: Handoff, known: Mapping[str, Candidate], tried: Collection[str]) -> dict[str, Candidate]:
+def _usable(handoff: Handoff, known: Mapping[str, Profile], gone: Collection[str]) -> dict[str, Profile]:
     sender = known.get(handoff.from_agent)
-    targets = None if sender is None else sender.profile.allowed_targets
-    never = {HUMAN, handoff.from_agent, handoff.to_agent, *tried}
+    targets = None if sender is None else sender.allowed_targets
+    never = {HUMAN, handoff.from_agent, handoff.to_agent, *gone}
     return {
         name: one
         for name, one in known.items()
-        if one.available and one.profile.accepts_handoffs and name not in never
-        if targets is None or name in targets
+        if one.accepts_handoffs and name not in never and (targets is None or name in targets)
     }
 
 
-def _skills(agent: Candidate | None) -> tuple[Requirement, ...]:
-    return (
-        () if agent is None else tuple(Requirement(capability_id=name) for name in agent.profile.capabilities)
-    )
+def _skills(agent: Profile | None) -> tuple[Requirement, ...]:
+    return () if agent is None else tuple(Requirement(capability_id=name) for name in agent.capabilities)
 
 
-def _is_full(agent: Candidate) -> bool:
-    most = agent.profile.max_concurrent_tasks
-    return most is not None and agent.load >= most
+def _is_full(agent: Profile, load: Mapping[str, int]) -> bool:
+    most = agent.max_concurrent_tasks
+    return most is not None and load.get(agent.agent_id, 0) >= most
 
 
 def _plain(name: str) -> str:
