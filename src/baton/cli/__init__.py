@@ -1,0 +1,54 @@
+"""The command line: a light dispatch; each group of verbs is imported when one of them is used."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run one verb; the exit code says how it ended."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    try:
+        code = _dispatch(words)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # The reader has seen enough. Without this Python complains when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except KeyboardInterrupt:
+        return 130
+    return code
+
+
+def _dispatch(words: list[str]) -> int:
+    from baton.cli import verbs
+
+    first = _leading(words)
+    given = words[len(first) :]
+    if not given or given[0] in {"-h", "--help", "help"}:
+        return verbs.help_on(given[1:], asked=bool(given))
+    if given[0] == "--version":
+        from baton import __version__
+
+        print(f"baton {__version__}")
+        return 0
+    name = verbs.named(given)
+    if name is None:
+        return verbs.unknown(given, as_json="--json" in words)
+    rest = [*first, *given[len(name.split()) :]]
+    if name == "demo":
+        from baton.cli import demo
+
+        return demo.main(rest)
+    from baton.cli.call import run
+
+    return run(name, rest)
+
+
+def _leading(words: list[str]) -> list[str]:
+    """The options that stand before the verb: they belong to every verb."""
+    at = 0
+    while at < len(words) and (words[at] in {"--json", "--store"} or words[at].startswith("--store=")):
+        at += 2 if words[at] == "--store" else 1
+    return words[:at]

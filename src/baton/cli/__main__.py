@@ -1,0 +1,5 @@
+"""`python -m baton.cli`."""
+
+from baton.cli import main
+
+raise SystemExit(main())

@@ -1,0 +1,158 @@
+"""The registry."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from baton.cli.call import Call, argument, verb
+from baton.cli.records import lasting
+from baton.errors import Malformed, NotFound
+from baton.protocol import codec
+from baton.protocol.handoff import HUMAN, USER
+from baton.protocol.limits import RISKS, Autonomy
+from baton.protocol.profile import Profile, read_profile
+
+if TYPE_CHECKING:
+    from baton.stores.base import AgentRow
+
+
+@verb(
+    argument("name", nargs="?", metavar="NAME"),
+    argument(
+        "--capability", action="append", default=[], metavar="CAP[=0..1]", help="what it can do; repeatable"
+    ),
+    argument("--description", default="", metavar="TEXT", help="`agents match` searches it"),
+    argument("--specialization", default="", metavar="TEXT"),
+    argument(
+        "--example", action="append", default=[], metavar="TEXT", help="a task that it is good at; repeatable"
+    ),
+    argument("--max-concurrent", type=int, metavar="N", help="how much work it may hold at once"),
+    argument("--max-time", metavar="TIME", help="how long one piece of work may take it"),
+    argument("--max-risk", choices=RISKS, help="the riskiest work that it may do by itself"),
+    argument("--max-tokens", type=int, metavar="N", help="the most tokens that it may use by itself"),
+    argument("--allow-target", action="append", metavar="AGENT", help="to whom it may hand over; repeatable"),
+    argument("--no-handoffs", action="store_true", help="it takes none at present"),
+    argument("--file", metavar="PATH", help="one profile, or a list of them, as JSON; - is standard input"),
+    examples=(
+        'baton agents register billing --capability refunds=0.9 --description "refunds and invoices"',
+        "baton agents register --file profiles.json",
+    ),
+)
+def agents_register(call: Call) -> int:
+    """Add an agent to the registry, or replace its profile. Whoever serves it, it can be sent work now."""
+    args = call.args
+    if bool(args.name) == bool(args.file):
+        raise Malformed("baton agents register: give a NAME or --file; --help shows an example")
+    profiles = _from_file(args.file) if args.file else [_from_arguments(call)]
+    for profile in profiles:
+        if profile.agent_id in {HUMAN, USER}:
+            raise Malformed(f"agent {profile.agent_id}: this name is taken; choose another")
+    relay = call.relay(create=True)
+    for profile in profiles:
+        relay.store.register(profile)
+        call.screen.line(f"{profile.agent_id}  registered  {_skills(profile)}".rstrip())
+    call.screen.records(profiles)
+    return 0
+
+
+def _from_file(path: str) -> list[Profile]:
+    text = sys.stdin.read() if path == "-" else Path(path).read_text(encoding="utf-8")
+    value = codec.read_json(text, "profiles")
+    if isinstance(value, dict) and isinstance(value.get("agents"), list):
+        value = value["agents"]
+    listed = value if isinstance(value, list) else [value]
+    return [read_profile(codec.canonical(one, "profile")) for one in listed]
+
+
+def _from_arguments(call: Call) -> Profile:
+    args = call.args
+    limited = args.max_risk or args.max_tokens is not None
+    return Profile(
+        agent_id=args.name,
+        description=args.description,
+        specialization=args.specialization,
+        examples=tuple(args.example),
+        capabilities=dict(map(_capability, args.capability)),
+        accepts_handoffs=not args.no_handoffs,
+        max_concurrent_tasks=args.max_concurrent,
+        max_execution_time=codec.seconds(args.max_time, "--max-time") if args.max_time else None,
+        autonomy_budget=Autonomy(max_risk=args.max_risk or "high", max_tokens=args.max_tokens)
+        if limited
+        else None,
+        allowed_targets=tuple(args.allow_target) if args.allow_target else None,
+    )
+
+
+def _capability(text: str) -> tuple[str, float]:
+    name, _, proficiency = text.partition("=")
+    try:
+        return name, float(proficiency or 1)
+    except ValueError:
+        raise Malformed(f"--capability {text}: write a name, or a name and a number: refunds=0.9") from None
+
+
+def _skills(profile: Profile) -> str:
+    return ", ".join(name if much == 1 else f"{name}={much:g}" for name, much in profile.capabilities.items())
+
+
+@verb(examples=("baton agents list", "baton agents list --json"))
+def agents_list(call: Call) -> int:
+    """List the registered agents, what they can do and how busy they are."""
+    relay = call.relay()
+    found = relay.store.agents()
+    now = relay.store.now()
+    rows = [_row(one, now) for one in found]
+    documents = (
+        {
+            "agent_id": one.profile.agent_id,
+            "available": one.available,
+            "load": one.load,
+            "profile": one.profile,
+        }
+        for one in found
+    )
+    call.screen.table(("AGENT", "AVAILABLE", "BUSY", "SEEN", "CAPABILITIES", "DESCRIPTION"), rows, documents)
+    if not found:
+        call.screen.hint(
+            "no agent yet; `baton agents register NAME --capability …` adds one, so does a worker"
+        )
+    return 0
+
+
+def _row(one: AgentRow, now: int) -> tuple[object, ...]:
+    profile = one.profile
+    most = f"/{profile.max_concurrent_tasks}" if profile.max_concurrent_tasks else ""
+    seen = f"{lasting((now - one.seen_at) / 1e6)} ago" if one.seen_at else "never"
+    available = "yes" if one.available and profile.accepts_handoffs else "no"
+    return profile.agent_id, available, f"{one.load}{most}", seen, _skills(profile), profile.description
+
+
+@verb(
+    argument("wanted", nargs="+", metavar="CAPABILITY_OR_TASK"),
+    argument("--explain", action="store_true", help="say what each was judged by"),
+    examples=("baton agents match refunds", 'baton agents match "the customer wants money back" --explain'),
+)
+def agents_match(call: Call) -> int:
+    """Find the agents for a capability or a task, the best first. Exit 1 when no agent is a clear match."""
+    from baton.routing.matching import FLOOR, MARGIN, rank
+
+    relay = call.relay()
+    wanted = " ".join(call.args.wanted)
+    found = rank(wanted, [row.profile for row in relay.store.agents()])
+    if not found:
+        raise NotFound(
+            f"{wanted!r:.80}: no agent is a clear match; `baton agents list` shows who can do what"
+        )
+    head = ["AGENT", "SCORE", "CAPABILITIES", "WHY"]
+    rows = [[one.profile.agent_id, f"{one.score:.2f}", _skills(one.profile), one.why] for one in found]
+    shown = len(head) if call.args.explain else len(head) - 1
+    documents = ({"agent_id": one.profile.agent_id, "score": one.score, "why": one.why} for one in found)
+    call.screen.table(head[:shown], [row[:shown] for row in rows], documents)
+    if call.args.explain:
+        call.screen.hint(
+            f"an exact capability or specialization comes first; words count only from a score of {FLOOR}, "
+            f"and with a lead of {MARGIN:.0%} over the next"
+        )
+    return 0

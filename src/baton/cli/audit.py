@@ -1,0 +1,82 @@
+"""The audit trail."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from baton.cli.call import Call, argument, verb
+from baton.cli.records import full_id
+from baton.cli.show import empty
+from baton.errors import NotFound
+
+
+@verb(
+    argument("--handoff", metavar="ID"),
+    argument("--task", metavar="ID", help="a task id; that of a workflow unless the request named one"),
+    argument("--from", dest="sender", metavar="AGENT"),
+    argument("--to", metavar="AGENT"),
+    argument("--limit", type=int, default=1000, metavar="N", help="the first N (default 1000)"),
+    examples=("baton audit query --handoff 3fa2c81b", "baton audit query --to billing --json"),
+)
+def audit_query(call: Call) -> int:
+    """List audit records by handoff, task, sender or receiver, in the order in which they were written."""
+    args, relay = call.args, call.relay()
+    found = relay.audit.query(
+        handoff_id=full_id(relay, args.handoff) if args.handoff else "",
+        task_id=args.task or "",
+        from_agent=args.sender or "",
+        to_agent=args.to or "",
+        limit=args.limit,
+    )
+    short = 8 if call.screen.tty else None
+    rows = [
+        (
+            f"{one.timestamp:%Y-%m-%dT%H:%M:%S.%f}"[:-3] + "Z",
+            one.handoff_id[:short],
+            one.event_type,
+            f"{one.from_agent} → {one.to_agent}",
+            one.by,
+            one.reason,
+        )
+        for one in found
+    ]
+    call.screen.table(("TIME", "HANDOFF", "EVENT", "FROM → TO", "BY", "REASON"), rows, found)
+    if not found:
+        empty(call, "no record fits")
+    return 0
+
+
+@verb(
+    argument("path", nargs="?", metavar="PATH", help="an export to check instead of the store"),
+    examples=("baton audit verify", "baton audit verify core/logs/shop/handoff-audit"),
+)
+def audit_verify(call: Call) -> int:
+    """Check that no record was changed, removed, moved or cut off. Exit 3 when the trail is broken."""
+    if call.args.path and not Path(call.args.path).exists():
+        raise NotFound(
+            f"{call.args.path}: not there; name a directory or file that `baton audit export` wrote"
+        )
+    report = call.relay().audit.verify(call.args.path)
+    call.screen.document({"ok": report.ok, "report": report})
+    for number, text in enumerate(str(report).splitlines()):
+        call.screen.line(text, ("good" if report.ok else "bad") if number == 0 else "")
+    if not report.ok:
+        call.screen.hint(
+            "stop the writers, keep a copy of the file, and compare with the newest export or backup"
+        )
+    return 0 if report.ok else 3
+
+
+@verb(
+    argument("--root", default=".", metavar="FOLDER", help="where core/logs stands (default: here)"),
+    argument("--project", metavar="NAME", help="default: the name of that folder"),
+    examples=("baton audit export --project shop",),
+)
+def audit_export(call: Call) -> int:
+    """Write what is new as JSON Lines below ROOT/core/logs/PROJECT/handoff-audit."""
+    root = Path(call.args.root).resolve()
+    written = call.relay().audit.export(root, call.args.project or root.name)
+    call.screen.table(("FILE",), [(path,) for path in written], ({"file": str(path)} for path in written))
+    if not written:
+        call.screen.hint("nothing new to export")
+    return 0

@@ -1,0 +1,168 @@
+"""One use of a verb: its arguments, its store and its screen, and what an error means for the exit code."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from importlib import import_module
+from inspect import cleandoc
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+
+from baton import config
+from baton.cli.screen import Screen, complain
+from baton.cli.verbs import VERBS
+from baton.errors import (
+    AuditBroken,
+    BatonError,
+    Conflict,
+    Fenced,
+    Malformed,
+    NotFound,
+    Refused,
+    StoreError,
+    TimedOut,
+    Unfinished,
+)
+
+if TYPE_CHECKING:
+    from baton.relay import Relay
+
+# The first that fits counts.
+EXITS: tuple[tuple[type[BatonError], int], ...] = (
+    (Fenced, 3),
+    (Refused, 3),
+    (AuditBroken, 3),
+    (TimedOut, 124),
+    (NotFound, 1),
+    (Conflict, 1),
+    (Unfinished, 1),
+    (Malformed, 2),
+    (StoreError, 2),
+)
+
+
+class Argument(NamedTuple):
+    """One argument of a verb, as argparse takes it."""
+
+    names: tuple[str, ...]
+    options: dict[str, Any]
+
+
+class Verb(NamedTuple):
+    """A verb: what it does, what it takes, and how it is used."""
+
+    run: Callable[[Call], int]
+    arguments: tuple[Argument, ...]
+    examples: tuple[str, ...]
+
+
+def argument(*names: str, **options: Any) -> Argument:
+    """Describe one argument."""
+    return Argument(names, options)
+
+
+def verb(*arguments: Argument, examples: tuple[str, ...]) -> Callable[[Callable[[Call], int]], Verb]:
+    """Make a function a verb; its docstring is the help."""
+    return lambda function: Verb(function, arguments, examples)
+
+
+class Parser(argparse.ArgumentParser):
+    """An argparse parser whose errors are ours."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raise instead of printing the usage."""
+        raise Malformed(f"{self.prog}: {message}; `{self.prog} --help` shows an example")
+
+
+class Call:
+    """What a verb is given."""
+
+    def __init__(self, args: argparse.Namespace) -> None:
+        self.args = args
+        self.screen = Screen(as_json=args.json)
+        self.url = config.store_url(args.store)
+        self.missing = self.path is not None and not self.path.exists()
+        self._relay: Relay | None = None
+
+    @property
+    def path(self) -> Path | None:
+        """The store's file, where it is one."""
+        url = self.url.removeprefix("sqlite://")
+        return None if url == ":memory:" or "://" in url else Path(url)
+
+    def relay(self, *, create: bool = False) -> Relay:
+        """The relay on the store; a verb that only reads makes no store."""
+        if self._relay is None:
+            from baton.relay import Relay
+
+            if self.missing and not create:
+                if self.args.store:
+                    raise NotFound(
+                        f"store {self.url}: not there; check the name, or `baton handoff send` makes one"
+                    )
+                self.url = ":memory:"
+            elif self.url == config.STORE:
+                Path(config.STORE).parent.mkdir(mode=0o700, exist_ok=True)
+            self._relay = Relay(self.url)
+        return self._relay
+
+    def close(self) -> None:
+        """Close the store, if one was opened."""
+        if self._relay is not None:
+            self._relay.close()
+
+
+def parser(name: str) -> argparse.ArgumentParser:
+    """The parser of one verb."""
+    found = load(name)
+    made = Parser(
+        prog=f"baton {name}",
+        description=cleandoc(found.run.__doc__ or ""),
+        epilog="\n".join(
+            ["example:" if len(found.examples) == 1 else "examples:", *map("  {}".format, found.examples)]
+        ),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    for names, options in found.arguments:
+        made.add_argument(*names, **options)
+    made.add_argument(
+        "--json", action="store_true", help="one JSON document, or JSON Lines where there may be many"
+    )
+    made.add_argument(
+        "--store", metavar="URL", help="where it is remembered; else BATON_STORE, else .baton/baton.db"
+    )
+    return made
+
+
+def load(name: str) -> Verb:
+    """Import a verb."""
+    found: Verb = getattr(import_module(f"baton.cli.{VERBS[name][0]}"), name.replace(" ", "_"))
+    return found
+
+
+def run(name: str, words: list[str]) -> int:
+    """Parse, run, and say errors."""
+    call = None
+    try:
+        found = load(name)
+        call = Call(parser(name).parse_args(words))
+        return found.run(call)
+    except SystemExit as end:  # --help
+        return int(end.code or 0)
+    except BatonError as error:
+        complain(str(error), type(error).__name__, as_json="--json" in words)
+        return next((code for kind, code in EXITS if isinstance(error, kind)), 2)
+    except OSError as error:
+        if isinstance(error, BrokenPipeError):
+            raise
+        complain(
+            f"{error.filename or ''}: {error.strerror}".lstrip(": "), "OSError", as_json="--json" in words
+        )
+        return 2
+    finally:
+        if call is not None:
+            call.close()
+        sys.stderr.flush()

@@ -1,0 +1,169 @@
+"""What people decide, and what they look back at."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from baton import config
+from baton.cli.answer import BY, HANDOFF, REASON
+from baton.cli.call import Call, argument, verb
+from baton.cli.records import age, find, full_id, lasting, moved, next_step, record, route, table
+from baton.cli.show import empty
+from baton.errors import Conflict, NotFound
+from baton.lifecycle import State
+from baton.protocol.codec import to_time
+
+if TYPE_CHECKING:
+    from baton.protocol.handoff import Handoff
+    from baton.relay import Relay
+
+
+@verb(HANDOFF, BY, REASON, examples=('baton approve 3fa2c81b --reason "checked with Ana"',))
+def approve(call: Call) -> int:
+    """Let a waiting handoff start. Works days later, and after every restart."""
+    relay = call.relay()
+    handoff = find(relay, call.args.id)
+    done = relay.approve(handoff.id, by=call.args.by or config.person(), reason=call.args.reason)
+    moved(call.screen, done, "approved")
+    return 0
+
+
+@verb(HANDOFF, BY, REASON, examples=('baton deny 3fa2c81b --reason "over the limit"',))
+def deny(call: Call) -> int:
+    """Refuse a waiting handoff for good. Who waits for it learns why."""
+    relay = call.relay()
+    handoff = find(relay, call.args.id)
+    done = relay.deny(handoff.id, by=call.args.by or config.person(), reason=call.args.reason)
+    moved(call.screen, done, "denied")
+    return 0
+
+
+def _kind(handoff: Handoff) -> str:
+    return {State.WAITING: "approval", State.PARKED: "parked"}.get(handoff.state, "question")
+
+
+@verb(examples=("baton waiting",))
+def waiting(call: Call) -> int:
+    """List what waits for a person: approvals, questions, and work that nobody could do."""
+    relay = call.relay()
+    found = relay.waiting()
+    now = relay.store.now()
+    why = {one.subject: one.text for one in relay.alerts()}
+    rows = [
+        (
+            one.id[: 8 if call.screen.tty else None],
+            _kind(one),
+            age(now, one.timestamp),
+            route(one),
+            one.task,
+            why.get(one.id, "") if one.state is State.PARKED else "",
+        )
+        for one in found
+    ]
+    documents = ({"kind": _kind(one), "why": why.get(one.id, ""), "handoff": record(one)} for one in found)
+    call.screen.table(("ID", "WHAT", "SINCE", "FROM → TO", "TASK", "WHY"), rows, documents)
+    if found:
+        call.screen.hint(f"next: {next_step(found[0])}")
+    else:
+        call.screen.hint("nothing waits for a person; `baton handoff list` shows what is under way")
+    return 0
+
+
+@verb(
+    argument("--resolve", metavar="ID", help="mark one as dealt with"),
+    argument("--all", action="store_true", help="the resolved ones too"),
+    BY,
+    examples=("baton alerts", "baton alerts --resolve 9d1e"),
+)
+def alerts(call: Call) -> int:
+    """List what a person should look at, or mark an alert as dealt with."""
+    relay = call.relay()
+    if call.args.resolve:
+        alert_id = full_id(relay, call.args.resolve, "alert")
+        by = call.args.by or config.person()
+        if not relay.store.resolve_alert(alert_id, by):
+            raise Conflict(f"alert {alert_id}: resolved already; `baton alerts --all` shows by whom")
+        call.screen.document({"id": alert_id, "resolved_by": by})
+        call.screen.line(f"{alert_id}  resolved by {by}")
+        return 0
+    found = relay.store.alerts(unresolved=not call.args.all)
+    now = relay.store.now()
+    short = 8 if call.screen.tty else None
+    rows = [
+        (one.id[:short], one.subject[:short], lasting((now - one.raised_at) / 1e6), one.resolved_by, one.text)
+        for one in found
+    ]
+    documents = (
+        {
+            "id": one.id,
+            "subject": one.subject,
+            "text": one.text,
+            "raised_at": to_time(one.raised_at),
+            "resolved_at": to_time(one.resolved_at) if one.resolved_at else None,
+            "resolved_by": one.resolved_by,
+        }
+        for one in found
+    )
+    call.screen.table(("ID", "ABOUT", "SINCE", "RESOLVED BY", "TEXT"), rows, documents)
+    call.screen.hint("`baton alerts --resolve ID` marks one as dealt with" if found else "no alert is open")
+    return 0
+
+
+@verb(
+    argument(
+        "conversation", nargs="?", metavar="CONVERSATION", help="an id of a conversation, workflow or handoff"
+    ),
+    argument("--limit", type=int, default=50, metavar="N", help="the newest N workflows (default 50)"),
+    examples=("baton history", "baton history 3fa2c81b"),
+)
+def history(call: Call) -> int:
+    """List the newest workflows, or all handoffs of one conversation in order."""
+    relay = call.relay()
+    if call.args.conversation:
+        table(call.screen, relay.history(_conversation(relay, call.args.conversation)), relay.store.now())
+        return 0
+    found = relay.store.workflows(limit=call.args.limit)
+    now = relay.store.now()
+    short = 8 if call.screen.tty else None
+    rows = []
+    documents = []
+    for one in found:
+        root = relay.get(one.root_id)
+        status = relay.result(one.id).status
+        since = lasting((now - one.created_at) / 1e6)
+        rows.append(
+            (
+                one.id[:short],
+                one.conversation_id[:short],
+                status,
+                since,
+                one.handoffs,
+                root.to_agent,
+                root.task,
+            )
+        )
+        documents.append(
+            {
+                "workflow_id": one.id,
+                "conversation_id": one.conversation_id,
+                "status": status,
+                "created_at": to_time(one.created_at),
+                "handoffs": one.handoffs + 1,
+                "agents": one.agents,
+                "tokens": one.tokens_spent,
+                "task": root.task,
+            }
+        )
+    call.screen.table(
+        ("WORKFLOW", "CONVERSATION", "STATUS", "SINCE", "HANDOFFS", "FIRST", "TASK"), rows, documents
+    )
+    if not found:
+        empty(call, "no workflow yet")
+    return 0
+
+
+def _conversation(relay: Relay, given: str) -> str:
+    try:
+        return full_id(relay, given, "conversation")
+    except NotFound:
+        return find(relay, given).conversation_id

@@ -1,0 +1,123 @@
+"""How handoffs are named, found and put into words."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from baton.cli.screen import Screen
+from baton.errors import Malformed, NotFound
+from baton.lifecycle import State
+from baton.protocol.codec import to_microseconds, to_time
+from baton.protocol.handoff import HUMAN, Handoff, document
+
+if TYPE_CHECKING:
+    from baton.relay import Relay
+    from baton.stores.sqlite_reads import Kind
+
+LEAST = 4
+
+
+def full_id(relay: Relay, given: str, of: Kind = "handoff") -> str:
+    """The whole id that begins with what was given."""
+    found = relay.store.starting(given, of)
+    if given in found:
+        return given
+    if len(given) < LEAST:
+        raise Malformed(f"{of} {given}: give at least {LEAST} characters of the id")
+    if not found:
+        listing = {"handoff": "handoff list", "alert": "alerts"}.get(of, "history")
+        raise NotFound(f"{of} {given}: not in this store; `baton {listing}` shows what is")
+    if len(found) > 1:
+        raise Malformed(f"{of} {given}: begins {len(found)} ids: {', '.join(found)}; give more characters")
+    return found[0]
+
+
+def find(relay: Relay, given: str) -> Handoff:
+    """The handoff that is meant."""
+    return relay.get(full_id(relay, given))
+
+
+def record(handoff: Handoff) -> dict[str, Any]:
+    """The protocol's document, and where it stands even where that is the default."""
+    plain: dict[str, Any] = document(handoff)["handoff"]
+    return {
+        **plain,
+        "state": handoff.status,
+        "task": handoff.task,
+        "priority": handoff.priority,
+        "attempt": handoff.attempt,
+        "epoch": handoff.epoch,
+        "workflow_id": handoff.workflow_id,
+    }
+
+
+def route(handoff: Handoff) -> str:
+    """From whom to whom."""
+    return f"{handoff.from_agent} → {handoff.to_agent}"
+
+
+def lasting(seconds: float) -> str:
+    """A length of time in the unit that fits."""
+    if seconds < 1:
+        return f"{max(0.0, seconds) * 1000:.0f} ms"
+    for unit, size in (("d", 86_400), ("h", 3600), ("min", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
+
+
+def age(now: int, moment: datetime) -> str:
+    """How long ago."""
+    return lasting((now - to_microseconds(moment)) / 1e6)
+
+
+def clock_time(moment: datetime | int | None) -> str:
+    """A moment as a person reads it, in UTC."""
+    if moment is None:
+        return ""
+    at = to_time(moment) if isinstance(moment, int) else moment
+    return f"{at:%Y-%m-%d %H:%M:%S} UTC"
+
+
+def money(millionths: int) -> str:
+    """A sum of money."""
+    return f"{millionths / 1e6:.6f}".rstrip("0").rstrip(".") if millionths else "0"
+
+
+def table(screen: Screen, handoffs: list[Handoff], now: int) -> None:
+    """Handoffs as rows."""
+    short = 8 if screen.tty else None
+    rows = [
+        (one.id[:short], one.status, route(one), one.priority, age(now, one.timestamp), one.task)
+        for one in handoffs
+    ]
+    screen.table(("ID", "STATE", "FROM → TO", "PRIORITY", "AGE", "TASK"), rows, map(record, handoffs))
+
+
+def next_step(handoff: Handoff) -> str:
+    """What can be done with it now."""
+    short = handoff.id[:8]
+    if handoff.state is State.WAITING:
+        return f"a person decides: `baton approve {short}` or `baton deny {short}`"
+    if handoff.state is State.OFFERED and handoff.to_agent == HUMAN:
+        return f"a person answers: `baton handoff return {short} --text …`"
+    if handoff.state is State.OFFERED:
+        return f"a worker of {handoff.to_agent} takes it, or you: `baton handoff accept {short}`"
+    if handoff.state is State.PARKED:
+        return f"a person decides: `baton handoff reroute {short} AGENT`, or return or cancel it"
+    if handoff.state is State.REJECTED:
+        return f"`baton recover` or a worker moves it on, or you: `baton handoff reroute {short} AGENT`"
+    if handoff.state is State.CLAIMED:
+        return (
+            f"{handoff.to_agent} works on it: `baton handoff return {short} --epoch {handoff.epoch} --text …`"
+        )
+    return ""
+
+
+def moved(screen: Screen, handoff: Handoff, said: str) -> None:
+    """Say where a handoff stands now."""
+    screen.document(record(handoff))
+    screen.line(f"{handoff.id}  {handoff.status}  {route(handoff)}  {said}".rstrip())
+    if following := next_step(handoff):
+        screen.hint(f"next: {following}")

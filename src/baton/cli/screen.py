@@ -1,0 +1,164 @@
+"""The only place that prints. Whatever comes from outside passes through one escaper."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from functools import cache
+from shutil import get_terminal_size
+from typing import Any
+from unicodedata import east_asian_width
+
+import msgspec
+
+from baton import config
+from baton.protocol import codec
+
+# Letters and marks that nobody sees, although Unicode calls them printable.
+_INVISIBLE = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
+STYLES = {
+    "dim": "2", "bold": "1", "good": "32", "bad": "31", "wait": "33", "busy": "36",
+    "completed": "32", "failed": "31", "refused": "31", "cancelled": "2", "waiting": "33", "parked": "33",
+    "rejected": "33", "claimed": "36", "offered": "34",
+}  # fmt: skip
+
+
+@cache
+def _seen(letter: str) -> str:
+    hidden = letter in _INVISIBLE or "\ufe00" <= letter <= "\ufe0f" or "\U000e0100" <= letter <= "\U000e01ef"
+    if letter.isprintable() and not hidden:
+        return letter
+    return {"\n": "\\n", "\t": "\\t"}.get(letter, f"\\u{{{ord(letter):x}}}")
+
+
+def safe(text: object) -> str:
+    """One line in which control, direction and invisible characters are spelled out."""
+    said = str(text)
+    return said if said.isascii() and said.isprintable() else "".join(map(_seen, said))
+
+
+def _json(value: Any) -> str:
+    text = msgspec.json.encode(value).decode()
+    if text.isascii():
+        return text
+    return "".join(
+        one if _seen(one) == one else one.encode("unicode_escape").decode() for one in _paired(text)
+    )
+
+
+def _paired(text: str) -> Iterable[str]:
+    """Letters; what JSON has to spell with two surrogates is given as two."""
+    for one in text:
+        if ord(one) > 0xFFFF and _seen(one) != one:
+            high, low = divmod(ord(one) - 0x10000, 0x400)
+            yield from (chr(0xD800 + high), chr(0xDC00 + low))
+        else:
+            yield one
+
+
+def complain(message: str, kind: str, *, as_json: bool) -> None:
+    """Say one error: a line for people, with --json also a document."""
+    if as_json:
+        print(_json({"error": message, "kind": kind}), flush=True)
+    print(f"error: {safe(message)}", file=sys.stderr, flush=True)
+
+
+def _width(text: str) -> int:
+    return len(text) if text.isascii() else sum(2 if east_asian_width(one) in "WF" else 1 for one in text)
+
+
+def _cut(text: str, room: int) -> str:
+    if _width(text) <= room:
+        return text
+    while text and _width(text) >= room:
+        text = text[: max(0, min(len(text) - 1, room - 1))]
+    return text + "…"
+
+
+class Screen:
+    """Where one verb says what it has to say: to a person, into a pipe, or as JSON."""
+
+    def __init__(self, *, as_json: bool) -> None:
+        self.as_json = as_json
+        self.tty = sys.stdout.isatty()
+        self.colour = self.tty and not as_json and config.coloured()
+        self.width = get_terminal_size().columns
+
+    def paint(self, text: str, style: str) -> str:
+        """Escape, then colour where a person looks."""
+        code = STYLES.get(style) if self.colour else None
+        return f"\x1b[{code}m{safe(text)}\x1b[0m" if code else safe(text)
+
+    def line(self, text: object = "", style: str = "") -> None:
+        """One line for people."""
+        if not self.as_json:
+            print(self.paint(str(text), style))
+
+    def heading(self, text: str) -> None:
+        """A title with room above it."""
+        self.line()
+        self.line(text, "bold")
+
+    def flush(self) -> None:
+        """Let a reader see it now."""
+        sys.stdout.flush()
+
+    def block(self, text: str, indent: str = "  ") -> None:
+        """Text with its own lines."""
+        for one in text.splitlines() or [""]:
+            self.line(f"{indent}{one}")
+
+    def hint(self, text: str) -> None:
+        """What to do next; never in the way of a program that reads."""
+        if not self.as_json:
+            sys.stdout.flush()
+            print(safe(text), file=sys.stderr)
+
+    def fields(self, pairs: Iterable[tuple[str, object]]) -> None:
+        """Names and values; what is empty is left out."""
+        shown = [(name, value) for name, value in pairs if value not in {None, ""}]
+        room = max((len(name) for name, _ in shown), default=0)
+        for name, value in shown:
+            if not self.as_json:
+                print(f"{self.paint(name.ljust(room), 'dim')}  {self.paint(str(value), str(value))}")
+
+    def document(self, value: Any) -> None:
+        """One JSON document."""
+        if self.as_json:
+            print(_json(codec.plain(value)))
+
+    def records(self, values: Iterable[Any]) -> None:
+        """JSON Lines."""
+        if self.as_json:
+            for value in values:
+                print(_json(codec.plain(value)))
+
+    def table(
+        self, head: Sequence[str], rows: Iterable[Sequence[object]], records: Iterable[Any] = ()
+    ) -> None:
+        """Columns for a person, tab-separated values for a pipe, JSON Lines for a program."""
+        if self.as_json:
+            self.records(records)
+            return
+        for text in self.drawn(head, rows):
+            print(text)
+
+    def drawn(self, head: Sequence[str], rows: Iterable[Sequence[object]]) -> Iterable[str]:
+        """The lines of a table."""
+        cells = [[safe(cell) for cell in row] for row in rows]
+        if not self.tty:
+            yield from ("\t".join(row) for row in cells)
+            return
+        if not cells:
+            return
+        widths = [max(map(_width, column)) for column in zip(head, *cells, strict=True)]
+        over = sum(widths) + 2 * len(widths) - 2 - self.width
+        widest = widths.index(max(widths))
+        widths[widest] = max(12, widths[widest] - max(0, over))
+        for number, row in enumerate([list(head), *cells]):
+            padded = []
+            for cell, room in zip(row, widths, strict=True):
+                text = _cut(cell, room)
+                style = "dim" if number == 0 else cell
+                padded.append(self.paint(text, style) + " " * (room - _width(text)))
+            yield "  ".join(padded).rstrip()

@@ -1,0 +1,200 @@
+"""`handoff send`."""
+
+from __future__ import annotations
+
+import sys
+import time
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from baton import clock, errors
+from baton.cli.call import Call, argument, verb
+from baton.cli.records import moved, record
+from baton.errors import Malformed, TimedOut, Unfinished
+from baton.protocol import codec
+from baton.protocol.artifacts import Artifact, inside
+from baton.protocol.handoff import (
+    USER,
+    Handoff,
+    Rationale,
+    Requirement,
+    ReturnProtocol,
+    Validation,
+    as_priority,
+    read_handoff,
+)
+from baton.protocol.limits import RISKS, Budget, Limits
+from baton.protocol.results import Return, document
+
+if TYPE_CHECKING:
+    from baton.relay import Relay
+
+replace = msgspec.structs.replace
+TYPES = ("sequential", "delegation", "escalation")
+SWEEP = 1.0
+
+
+@verb(
+    argument("--from", dest="sender", metavar="AGENT", help="who hands over (default: user)"),
+    argument("--to", metavar="AGENT", help="who shall do it; `human` asks a person"),
+    argument("--task", metavar="TEXT", help="what has to be done; - reads standard input"),
+    argument("--reason", metavar="TEXT", help="why it is handed over"),
+    argument("--priority", metavar="NAME", help="critical, high, normal or low; P0 to P2 and urgent too"),
+    argument("--timeout", metavar="TIME", help='how long the answer may take: 90, "5m", "2h", PT30S'),
+    argument("--on-timeout", choices=("retry", "escalate", "fail"), help="what happens without an answer"),
+    argument("--type", choices=TYPES, help="sequential moves ownership, delegation wants an answer"),
+    argument(
+        "--require", action="append", metavar="CAP[=MIN]", help="a capability that the work needs; repeatable"
+    ),
+    argument("--budget", type=int, metavar="TOKENS", help="the most tokens it may use"),
+    argument("--max-cost", type=float, metavar="MONEY", help="the most money it may cost"),
+    argument("--risk", choices=RISKS, help="how risky it is"),
+    argument("--rationale", metavar="TEXT", help="the decision behind it, for the audit"),
+    argument("--artifact", action="append", metavar="PATH", help="a file that belongs to it; repeatable"),
+    argument(
+        "--set", action="append", metavar="KEY=VALUE", help="a shared variable, JSON or text; repeatable"
+    ),
+    argument("--conversation", metavar="ID", help="the conversation that it belongs to"),
+    argument("--approval", action="store_true", help="a person approves before it starts"),
+    argument("--file", metavar="PATH", help="read the request from a JSON document; - is standard input"),
+    argument(
+        "--wait", nargs="?", type=float, const=0.0, metavar="SECONDS", help="wait for the answer and print it"
+    ),
+    examples=(
+        'baton handoff send --from triage --to billing --task "Refund order 7" --require refunds=0.8',
+        "baton handoff send --file request.json --wait 60",
+    ),
+)
+def handoff_send(call: Call) -> int:
+    """Offer work to an agent. It is written down before this returns; whoever serves the agent takes it.
+
+    With --wait the answer is printed; exit 124 when it does not come in time (the work goes on).
+    """
+    request = _request(call)
+    limits = Limits(approve=("*",)) if call.args.approval else None
+    relay = call.relay(create=True)
+    made = relay.hand_off(request, limits=limits)
+    if call.args.wait is None:
+        moved(call.screen, made, made.task)
+        return 0
+    answer = _answer(relay, made, call.args.wait)
+    call.screen.document({"handoff": record(relay.get(made.id)), **document(answer)})
+    body = answer.output
+    text = body if isinstance(body, str) else codec.canonical(body).decode() if body is not None else ""
+    call.screen.block(text, indent="")
+    if answer.status in {"success", "partial"}:
+        return 0
+    name, _, _ = answer.error.partition(": ")
+    kind = getattr(errors, name, Unfinished)
+    raise (kind if isinstance(kind, type) and issubclass(kind, errors.BatonError) else Unfinished)(
+        f"handoff {made.id}: {answer.error or answer.status}; `baton handoff show {made.id[:8]}` tells more"
+    )
+
+
+def _request(call: Call) -> Handoff:
+    args = call.args
+    if args.file:
+        data = sys.stdin.buffer.read() if args.file == "-" else Path(args.file).read_bytes()
+        base = read_handoff(data)
+    elif not args.to or args.task is None:
+        raise Malformed("baton handoff send: --to and --task are needed (or --file); --help shows an example")
+    else:
+        base = Handoff(from_agent=USER, to_agent=args.to)
+    given: dict[str, Any] = {
+        "from_agent": args.sender,
+        "to_agent": args.to,
+        "task": sys.stdin.read() if args.task == "-" else args.task,
+        "reason": args.reason,
+        "type": args.type,
+        "conversation_id": args.conversation,
+        "priority": args.priority and as_priority(args.priority),
+    }
+    request = replace(base, **{name: value for name, value in given.items() if value is not None})
+    return _conditions(call, _context(call, request))
+
+
+def _conditions(call: Call, request: Handoff) -> Handoff:
+    args = call.args
+    if args.timeout or args.on_timeout:
+        seconds = args.timeout and _seconds(args.timeout)
+        protocol: ReturnProtocol = request.return_protocol
+        given = {"timeout": seconds or protocol.timeout, "on_timeout": args.on_timeout or protocol.on_timeout}
+        request = replace(request, return_protocol=replace(protocol, expected=True, **given))
+    if args.require:
+        wanted = tuple(map(_requirement, args.require))
+        strict: Validation = request.validation
+        request = replace(request, validation=replace(strict, required_capabilities=wanted))
+    if args.budget is not None or args.max_cost is not None:
+        request = replace(request, budget=Budget(max_tokens=args.budget, max_cost=args.max_cost))
+    if args.risk or args.rationale:
+        said = request.audit
+        rationale = Rationale(
+            decision_rationale=args.rationale or said.decision_rationale,
+            risk_level=args.risk or said.risk_level,
+        )
+        request = replace(request, audit=rationale)
+    return request
+
+
+def _seconds(text: str) -> float:
+    return codec.seconds(float(text) if text.replace(".", "", 1).isdigit() else text, "--timeout")
+
+
+def _requirement(text: str) -> Requirement:
+    name, _, least = text.partition("=")
+    try:
+        return Requirement(capability_id=name, min_proficiency=float(least or 0))
+    except ValueError:
+        raise Malformed(f"--require {text}: write a name, or a name and a number: refunds=0.8") from None
+
+
+def _context(call: Call, request: Handoff) -> Handoff:
+    files = [_artifact(path, request.from_agent) for path in call.args.artifact or ()]
+    values = dict(_variable(pair) for pair in call.args.set or ())
+    context = request.context
+    if not files and not values:
+        return request
+    variables = {**context.context_variables, **values}
+    return replace(
+        request, context=replace(context, artifacts=(*context.artifacts, *files), context_variables=variables)
+    )
+
+
+def _variable(pair: str) -> tuple[str, Any]:
+    key, sign, text = pair.partition("=")
+    if not sign or not key:
+        raise Malformed(f"--set {pair}: write KEY=VALUE, for example customer=42")
+    try:
+        return key, codec.read_json(text, f"--set {key}")
+    except Malformed:
+        return key, text
+
+
+def _artifact(path: str, by: str) -> Artifact:
+    clean = inside(path, [str(Path.cwd())])
+    file = Path(clean)
+    digest = sha256(file.read_bytes()).hexdigest() if file.is_file() else ""
+    return Artifact(id=file.name, path=clean, created_by=by, digest=digest)
+
+
+def _answer(relay: Relay, made: Handoff, seconds: float) -> Return:
+    """Wait for the end of the line; meanwhile what is due anywhere is moved, for there may be no worker."""
+    end = clock.monotonic() + seconds if seconds else float("inf")
+    swept, pause = clock.monotonic(), 0.01
+    while True:
+        head = relay.get(made.id)
+        if head.answer_id or head.state == "cancelled":
+            return relay.store.returned(made.id) or Return(status="failed", error="Cancelled: called off")
+        now = clock.monotonic()
+        if now >= end:
+            raise TimedOut(
+                f"handoff {made.id}: no answer within {seconds:g} s; it goes on, see `baton handoff show`"
+            )
+        if now - swept >= SWEEP:
+            relay.recover()
+            swept = now
+        time.sleep(min(pause, max(0.0, end - now)))
+        pause = min(pause * 1.5, 0.2)

@@ -1,0 +1,214 @@
+"""`handoff list` and `handoff show`."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from baton.cli.call import Call, argument, verb
+from baton.cli.records import age, clock_time, find, full_id, next_step, record, route, table
+from baton.cli.screen import Screen
+from baton.lifecycle import State
+from baton.protocol import codec
+from baton.protocol.context import newest_first, thaw_state
+from baton.protocol.results import document
+
+if TYPE_CHECKING:
+    from baton.protocol.audit import AuditRecord
+    from baton.protocol.context import Message
+    from baton.protocol.handoff import Handoff
+    from baton.protocol.results import Return
+    from baton.relay import Relay
+
+RECENT = 5
+CUT = 300
+EVERY = 0.5
+
+
+@verb(
+    argument(
+        "--state",
+        action="append",
+        choices=[state.value for state in State],
+        metavar="STATE",
+        help="repeatable",
+    ),
+    argument("--to", metavar="AGENT"),
+    argument("--from", dest="sender", metavar="AGENT"),
+    argument("--workflow", metavar="ID"),
+    argument("--conversation", metavar="ID"),
+    argument("--limit", type=int, default=50, metavar="N", help="the newest N (default 50)"),
+    argument("--watch", action="store_true", help="keep looking until interrupted"),
+    examples=("baton handoff list --state offered --to billing", "baton handoff list --watch"),
+)
+def handoff_list(call: Call) -> int:
+    """List the newest handoffs. Into a pipe: one per line, tab-separated, whole ids."""
+    relay = call.relay()
+    where = _where(call, relay)
+    if call.args.watch:
+        return _watch(call, relay, where)
+    found = relay.store.find(limit=call.args.limit, newest=True, **where)
+    table(call.screen, found, relay.store.now())
+    if not found:
+        empty(call, "no handoff here yet" if not where else "no handoff fits")
+    return 0
+
+
+def empty(call: Call, what: str) -> None:
+    """Say that there is nothing, and how something would come to be."""
+    place = f"no store at {call.args.store or call.url}" if call.missing else what
+    call.screen.hint(
+        f'{place}; `baton handoff send --to AGENT --task "…"` makes one, `baton demo` shows how it works'
+    )
+
+
+def _where(call: Call, relay: Relay) -> dict[str, Any]:
+    args = call.args
+    where = {"state": args.state, "to_agent": args.to, "from_agent": args.sender}
+    if args.workflow:
+        where["workflow_id"] = full_id(relay, args.workflow, "workflow")
+    if args.conversation:
+        where["conversation_id"] = full_id(relay, args.conversation, "conversation")
+    return {name: value for name, value in where.items() if value}
+
+
+def _watch(call: Call, relay: Relay, where: dict[str, Any]) -> int:
+    try:
+        if call.screen.tty and not call.screen.as_json:
+            _live(call, relay, where)
+        else:
+            _changes(call, relay, where)
+    except KeyboardInterrupt:
+        return 0
+    return 0
+
+
+def _live(call: Call, relay: Relay, where: dict[str, Any]) -> None:
+    from rich.live import Live
+    from rich.text import Text
+
+    with Live(auto_refresh=False, screen=False) as live:
+        while True:
+            found = relay.store.find(limit=min(call.args.limit, 30), newest=True, **where)
+            now = relay.store.now()
+            rows = [(one.id[:8], one.status, route(one), age(now, one.timestamp), one.task) for one in found]
+            lines = list(call.screen.drawn(("ID", "STATE", "FROM → TO", "AGE", "TASK"), rows))
+            live.update(Text.from_ansi("\n".join(lines or ["nothing yet; Ctrl-C ends"])), refresh=True)
+            time.sleep(EVERY)
+
+
+def _changes(call: Call, relay: Relay, where: dict[str, Any]) -> None:
+    """Into a pipe: every handoff as it is now, then each one again when it moved."""
+    known: dict[str, tuple[str, int]] = {}
+    version = None
+    while True:
+        if version != (version := relay.store.version()):
+            found = relay.store.find(limit=call.args.limit, newest=True, **where)
+            new = [one for one in reversed(found) if known.get(one.id) != (one.status, one.epoch)]
+            known.update({one.id: (one.status, one.epoch) for one in new})
+            table(call.screen, new, relay.store.now())
+            call.screen.flush()
+        time.sleep(EVERY)
+
+
+@verb(
+    argument("id", metavar="ID", help="an id, or at least its first 4 characters"),
+    argument("--full", action="store_true", help="every message and value in full length"),
+    examples=("baton handoff show 3fa2c81b --full",),
+)
+def handoff_show(call: Call) -> int:
+    """Show one handoff: the record, variables, messages that crossed, the answer and the audit timeline."""
+    relay = call.relay()
+    handoff = find(relay, call.args.id)
+    variables = thaw_state(handoff.context.state_ref, relay.store.fetch)
+    messages = list(newest_first(handoff.context.history_ref, relay.store.fetch))[::-1]
+    answer = relay.store.returned(handoff.id)
+    trail = relay.audit.query(handoff_id=handoff.id)
+    if call.screen.as_json:
+        call.screen.document(
+            {
+                "handoff": record(handoff),
+                "variables": variables,
+                "messages": messages,
+                "return": document(answer)["return"] if answer else None,
+                "audit": trail,
+            }
+        )
+        return 0
+    _head(call.screen, handoff, relay.store.now())
+    cut = None if call.args.full else CUT
+    if variables:
+        call.screen.heading("variables")
+        for name, value in variables.items():
+            call.screen.line(f"  {name} = {codec.canonical(value).decode()[:cut]}")
+    _messages(call.screen, messages, cut)
+    _answered(call.screen, answer, cut)
+    _timeline(call.screen, trail)
+    if following := next_step(handoff):
+        call.screen.hint(f"next: {following}")
+    return 0
+
+
+def _head(screen: Screen, handoff: Handoff, now: int) -> None:
+    context, protocol = handoff.context, handoff.return_protocol
+    needs = [
+        f"{one.capability_id}={one.min_proficiency:g}" if one.min_proficiency else one.capability_id
+        for one in handoff.validation.required_capabilities
+    ]
+    budget = handoff.budget
+    spend = (f"{budget.max_tokens} tokens" if budget.max_tokens else "", budget.max_cost) if budget else ()
+    screen.line(f"{handoff.id}  {route(handoff)}", "bold")
+    screen.fields(
+        [
+            ("state", handoff.status),
+            ("task", handoff.task),
+            ("reason", handoff.reason),
+            ("type", handoff.type),
+            ("priority", handoff.priority),
+            ("offered", f"{clock_time(handoff.timestamp)} ({age(now, handoff.timestamp)} ago)"),
+            ("due", clock_time(handoff.due_at)),
+            ("attempt", f"{handoff.attempt} of {handoff.max_attempts}"),
+            ("claim", f"{handoff.epoch} by {handoff.holder}" if handoff.holder else ""),
+            ("timeout", f"{protocol.timeout:g} s, then {protocol.on_timeout}" if protocol.timeout else ""),
+            ("budget", ", ".join(str(one) for one in spend if one)),
+            ("requires", ", ".join(needs)),
+            ("risk", handoff.audit.risk_level),
+            ("rationale", handoff.audit.decision_rationale),
+            ("artifacts", ", ".join(one.path for one in context.artifacts)),
+            ("warnings", "; ".join(handoff.warnings)),
+            ("parent", handoff.parent_id),
+            ("workflow", handoff.workflow_id),
+            ("conversation", handoff.conversation_id),
+        ]
+    )
+
+
+def _messages(screen: Screen, messages: list[Message], cut: int | None) -> None:
+    shown = messages if cut is None else messages[-RECENT:]
+    if not shown:
+        return
+    more = f" (the last {RECENT} of {len(messages)}; --full shows all)" if len(shown) < len(messages) else ""
+    screen.heading(f"messages{more}")
+    for one in shown:
+        screen.line(f"  {one.name or one.role}:", "dim")
+        screen.block(one.content[:cut] + ("…" if cut and len(one.content) > cut else ""), indent="    ")
+
+
+def _answered(screen: Screen, answer: Return | None, cut: int | None) -> None:
+    if answer is None:
+        return
+    screen.heading(f"answer of {answer.from_agent or 'nobody'}: {answer.status}")
+    if answer.error:
+        screen.line(f"  {answer.error}", "bad")
+    if answer.output is not None:
+        text = answer.output if isinstance(answer.output, str) else codec.canonical(answer.output).decode()
+        screen.block(text[:cut])
+
+
+def _timeline(screen: Screen, trail: list[AuditRecord]) -> None:
+    screen.heading("audit")
+    for one in trail:
+        by = f" by {one.by}" if one.by and one.event_type != "accepted" else ""
+        tokens = f" ({one.tokens_consumed} tokens)" if one.tokens_consumed else ""
+        reason = f": {one.reason}" if one.reason else ""
+        screen.line(f"  {one.timestamp:%H:%M:%S.%f}"[:-3] + f"  {one.event_type}{by}{tokens}{reason}")
