@@ -53,7 +53,10 @@ class Teller:
         if self._json:
             print(json.dumps({"event": event, "scene": self.n, "text": text, **(facts or {})}), flush=True)
         elif self._console is None:
-            print(fill(text, 100, initial_indent="   ", subsequent_indent="   "), flush=True)
+            print(
+                fill(text, 100, initial_indent="   ", subsequent_indent="   ", break_on_hyphens=False),
+                flush=True,
+            )
         else:
             from rich.padding import Padding
             from rich.text import Text
@@ -80,6 +83,13 @@ class Teller:
     def say(self, text: str) -> None:
         """Say what happens, in plain words."""
         self._tell("say", text)
+
+    def command(self, line: str) -> None:
+        """Show a command on one line, to be copied."""
+        if self._json:
+            self._tell("command", line)
+        else:
+            print(f"      {line}", flush=True)
 
     def check(self, holds: object, text: str, **facts: Any) -> None:
         """Say that something is so, after looking."""
@@ -329,11 +339,11 @@ def goodbye(place: Path, tell: Teller) -> None:
     tell.n += 1
     tell.gap()
     tell.say("All of it happened as told. Look at what is left of it:")
-    tell.say(f"baton audit query --to payout --store {store}")
-    tell.say(f"baton audit verify --store {forged}")
-    tell.say(f"baton graph --store {store}")
-    tell.say("Read on: README.md, docs/tutorial/first-handoff.md, examples/.")
-    tell.say(f"Clean up: rm -r {shlex.quote(str(place))}")
+    tell.command(f"baton audit query --to payout --store {store}")
+    tell.command(f"baton audit verify --store {forged}")
+    tell.command(f"baton graph --store {store}")
+    tell.say("Read on: README.md, docs/tutorial/first-handoff.md, examples/. Clean up:")
+    tell.command(f"rm -r {shlex.quote(str(place))}")
 
 
 def main(argv: list[str]) -> int:
