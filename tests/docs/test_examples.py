@@ -1,0 +1,85 @@
+"""The programs in examples/ run and print what they should."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+PRINTED = {
+    "approval": """\
+waiting
+release version 2: done
+[('approved', 'ana', 'tests are green')]
+""",
+    "budget": """\
+BudgetExceeded: max_tokens: this handoff's own budget is 5000 tokens, with 1000 tokens of 10000 tokens left \
+in this workflow; give it Budget(max_tokens=1000) or less, or raise Limits.max_tokens
+written, for at most 1000 tokens; 9000 tokens used so far
+""",
+    "delegation": """\
+researcher: use a short time to live
+scout: two places read the same rows
+critic: stale prices
+{('scout', 'delegation', 'completed')}
+""",
+    "generalist": """\
+120 tests passed, build 7 is live
+[('generalist', 'test', 'completed'), ('generalist', 'deploy', 'completed')]
+not deployed: RuntimeError: 2 tests failed
+[('generalist', 'test', 'failed')]
+""",
+    "nested": """\
+solved in en []
+refunded order 17, answered in en [('support', 'billing', 'needs money')]
+""",
+    "pipeline": """\
+cache with Redis: valid, made ResearchPack, ImplementationPlan, Code
+docs-researcher -> planner -> implementer -> validator
+['research', 'plan', 'implement']
+""",
+    "quality_gate": """\
+implemented at a score of 90
+['75 of 80: more research', 'good enough']
+LoopDetected: loops: this would be repeat 3 of researcher->analyzer with nothing new, and 2 are declared; \
+give a new task=, attach an artifact, or declare Limits(loops={"researcher->analyzer": 3})
+""",
+    "resume": """\
+reader reads
+the first process ended with -9
+total 42 in attempt 2
+""",
+    "triage": """\
+refunded customer 42
+[('triage', 'billing', 'completed')]
+initiated triage billing
+accepted triage billing
+completed triage billing
+""",
+}
+
+
+def test_every_example_is_run_and_short():
+    programs = {path.stem: path.read_text(encoding="utf-8") for path in EXAMPLES.glob("*.py")}
+    assert set(programs) == set(PRINTED)
+    for name, text in programs.items():
+        assert len(text.splitlines()) <= 60, name
+        assert ast.get_docstring(ast.parse(text)), name
+
+
+@pytest.mark.parametrize("name", PRINTED)
+def test_an_example_prints_what_it_should(name, tmp_path):
+    done = subprocess.run(
+        [sys.executable, EXAMPLES / f"{name}.py"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.stderr == ""
+    assert done.stdout == PRINTED[name]
+    assert done.returncode == 0
