@@ -359,7 +359,7 @@ def main(argv: list[str]) -> int:
         parser.error(f"--keep {chosen.keep}: is there already; name a new directory")
     if chosen.keep:
         chosen.keep.mkdir(parents=True)
-    place = chosen.keep or Path(tempfile.mkdtemp(prefix="baton-demo-"))
+    place = (chosen.keep or Path(tempfile.mkdtemp(prefix="baton-demo-"))).resolve()
     tell = Teller(as_json=chosen.json, fast=chosen.fast)
     tell.say(f"Everything happens in {place}.")
     try:
