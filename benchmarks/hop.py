@@ -15,7 +15,8 @@ from typing import Any
 import apsw
 
 from baton import Command, Handoff, Limits, Message, Relay
-from baton.flow import offer
+from baton.flow import prepare
+from baton.flow.crew import judge_offer
 from baton.protocol.context import Context
 
 UNLIMITED = Limits(max_handoffs=None, max_depth=None)
@@ -64,8 +65,8 @@ def relay_cost_of_start(relay: Relay, messages: int) -> float:
     """CPU seconds that storing the first messages takes: they are stored once, not per hop."""
     history = tuple(Message("user" if i % 2 else "assistant", f"message {i}") for i in range(messages))
     began = time.process_time()
-    prepared = offer.begin(Handoff(from_agent="user", to_agent="a", task="x", context=Context(conversation_history=history)), UNLIMITED)  # fmt: skip # noqa: E501
-    relay.store.offer(prepared, offer.judge_offer)
+    prepared = prepare.begin(Handoff(from_agent="user", to_agent="a", task="x", context=Context(conversation_history=history)), UNLIMITED)  # fmt: skip # noqa: E501
+    relay.store.offer(prepared, judge_offer)
     return time.process_time() - began
 
 

@@ -26,7 +26,4 @@ def person() -> str:
 
 def coloured() -> bool:
     """Whether this user wants colours on a terminal."""
-    return (
-        not any(os.environ.get(name) for name in ("BATON_NO_COLOR", "NO_COLOR"))
-        and os.environ.get("TERM") != "dumb"
-    )
+    return not any(os.environ.get(name) for name in ("BATON_NO_COLOR", "NO_COLOR")) and os.environ.get("TERM") != "dumb"

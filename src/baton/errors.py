@@ -31,7 +31,9 @@ from __future__ import annotations
 
 
 class BatonError(Exception):
-    """Root of all errors that baton raises on purpose."""
+    """Root of all errors that baton raises on purpose; `result` is what a run had come to, if it was one."""
+
+    result: object = None
 
 
 class Malformed(BatonError):
@@ -128,3 +130,9 @@ class StoreError(BatonError):
 
 class AuditBroken(BatonError):
     """The audit trail does not verify."""
+
+
+def named(name: str, reason: str) -> BatonError:
+    """The error of that name; a plain Refused where there is none."""
+    kind = globals().get(name)
+    return kind(reason) if isinstance(kind, type) and issubclass(kind, BatonError) else Refused(reason)

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import msgspec
 
 from baton.agents.python import FunctionAgent
 from baton.agents.relay import RelayAgent
-from baton.errors import HandoffFailed, Malformed, NotFound, TimedOut, UnknownAgent
-from baton.flow import finish, offer, recover, worker
-from baton.flow.crew import Crew, Settings, judge_claim
-from baton.flow.execute import error_named
+from baton.errors import HandoffFailed, Malformed, NotFound, TimedOut, UnknownAgent, named
+from baton.flow import finish, offer, prepare, recover, worker
+from baton.flow.crew import Crew, Settings, judge_claim, judge_offer
 from baton.guards.complexity import classify
 from baton.lifecycle import ENDED, OPEN, Event, State
 from baton.protocol.context import merge
@@ -65,22 +64,18 @@ class Relay:
     ) -> None:
         self.store = open_store(url, durability=durability)
         try:
-            chosen = Settings(
-                limits=limits or Limits(), handoffs=handoffs, independent=independent, **settings
-            )
+            chosen = Settings(limits=limits or Limits(), handoffs=handoffs, independent=independent, **settings)
         except TypeError as error:
             raise Malformed(f"Relay: {error}") from None
         self._crew = Crew(self.store, identity(), chosen)
-        self._crew.run_line = lambda handoff, taken: worker.run_line(self._crew, handoff, taken=taken)
+        self._crew.entrust = lambda prepared: worker.entrust(self._crew, prepared)
         self.audit = AuditTrail(self.store)
 
     def agent(self, name: str, **profile: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         """Register a function as an agent."""
 
         def register(function: Callable[..., Any]) -> Callable[..., Any]:
-            self.add(
-                name, FunctionAgent(function), **{"description": (function.__doc__ or "").strip(), **profile}
-            )
+            self.add(name, FunctionAgent(function), **{"description": (function.__doc__ or "").strip(), **profile})
             return function
 
         return register
@@ -101,7 +96,7 @@ class Relay:
 
     def nest(self, name: str, inner: Relay, entry: str, **profile: Any) -> None:
         """Use another relay as one agent; `Command(graph=Command.PARENT)` in there moves control out here."""
-        inner._crew.nested = True  # noqa: SLF001 - one relay inside another
+        inner._crew.nested = True
         self.add(name, RelayAgent(inner, entry), **profile)
 
     async def run(
@@ -111,7 +106,7 @@ class Relay:
         *,
         wait: bool = True,
         timeout: float | None = None,
-        **options: Any,  # noqa: ASYNC109
+        **options: Any,
     ) -> Result:
         """Hand a task to an agent and wait for the answer; the same `workflow_id` attaches to that workflow."""
         first, taken = await self._begin(to, task, options, take=wait)
@@ -119,14 +114,12 @@ class Relay:
             return self.result(first.workflow_id)
         return await self._finished(first, timeout, taken=taken)
 
-    async def resume(self, workflow_id: str, *, timeout: float | None = None) -> Result:  # noqa: ASYNC109
+    async def resume(self, workflow_id: str, *, timeout: float | None = None) -> Result:
         """Go on with a workflow whose process ended; raises Held when somebody else works on it."""
         recover.sweep(self._crew)
         return await self._finished(self._root(workflow_id), timeout, attach=False)
 
-    async def _begin(
-        self, to: str, task: str, options: dict[str, Any], *, take: bool = True
-    ) -> tuple[Handoff, bool]:
+    async def _begin(self, to: str, task: str, options: dict[str, Any], *, take: bool = True) -> tuple[Handoff, bool]:
         limits = self._limits(options.pop("limits", None), options.pop("complexity", None), task)
         state = options.pop("state", None)
         if "priority" in options:
@@ -134,13 +127,11 @@ class Relay:
         if "budget" in options:
             options["budget"] = as_budget(options["budget"])
         if to not in self._crew.agents and to not in {row.profile.agent_id for row in self.store.agents()}:
-            raise UnknownAgent(
-                f"agent {to}: not registered; known: {', '.join(sorted(self._crew.agents)) or 'none'}"
-            )
-        prepared = offer.begin(offer.request(to, task, **options), limits, state)
+            raise UnknownAgent(f"agent {to}: not registered; known: {', '.join(sorted(self._crew.agents)) or 'none'}")
+        prepared = prepare.begin(prepare.request(to, task, **options), limits, state)
         made, verdict, taken = await offer.make(self._crew, prepared, take=take)
         if verdict.kind == "refuse":
-            raise error_named(verdict.error, verdict.reason)
+            raise named(verdict.error, verdict.reason)
         return made, taken
 
     def _limits(self, given: Limits | None, complexity: str | None, task: str) -> Limits:
@@ -158,7 +149,7 @@ class Relay:
         timeout: float | None,
         *,
         attach: bool = True,
-        taken: bool = False,  # noqa: ASYNC109
+        taken: bool = False,
     ) -> Result:
         try:
             async with asyncio.timeout(timeout), worker.minded(self._crew):
@@ -171,12 +162,10 @@ class Relay:
         result = self.result(first.workflow_id)
         if result.status in {"completed", "running"}:
             return result
-        cause = next(
-            (self._crew.failures.pop(h.id) for h in result.handoffs if h.id in self._crew.failures), None
-        )
+        cause = next((self._crew.failures.pop(h.id) for h in result.handoffs if h.id in self._crew.failures), None)
         cause = cause or self._crew.failures.pop(first.id, None)
         name, _, reason = result.error.partition(": ")
-        error = error_named(name, reason) if name.isidentifier() and reason else None
+        error = named(name, reason) if name.isidentifier() and reason else None
         if error is None or type(error).__name__ != name:
             error = HandoffFailed(result.error or result.status)
         error.result = result
@@ -210,13 +199,9 @@ class Relay:
             with suppress(asyncio.CancelledError, Exception):
                 await task_
 
-    async def delegate(
-        self, to: str, task: str, *, from_agent: str, timeout: float = 600.0, **options: Any
-    ) -> Return:  # noqa: ASYNC109
+    async def delegate(self, to: str, task: str, *, from_agent: str, timeout: float = 600.0, **options: Any) -> Return:
         """One task for one agent, outside of any workflow of yours; its answer, also when it failed."""
-        protocol = ReturnProtocol(
-            expected=True, timeout=timeout, on_timeout=options.pop("on_timeout", "fail")
-        )
+        protocol = ReturnProtocol(expected=True, timeout=timeout, on_timeout=options.pop("on_timeout", "fail"))
         fields = {"from_agent": from_agent, "type": "delegation", "return_protocol": protocol, **options}
         first, taken = await self._begin(to, task, fields)
         async with worker.minded(self._crew):
@@ -224,16 +209,14 @@ class Relay:
 
     def hand_off(self, request: Handoff, *, limits: Limits | None = None) -> Handoff:
         """Offer work without waiting; a worker of the receiver takes it."""
-        prepared = offer.begin(request, limits or self._crew.settings.limits)
-        made, verdict = self.store.offer(prepared, offer.judge_offer)
+        prepared = prepare.begin(request, limits or self._crew.settings.limits)
+        made, verdict = self.store.offer(prepared, judge_offer)
         if verdict.kind == "refuse":
-            raise error_named(verdict.error, verdict.reason)
+            raise named(verdict.error, verdict.reason)
         self._crew.hub.notify()
         return made
 
-    def claim(
-        self, agent: str, *, handoff_id: str = "", holder: str = "", lease: float | None = None
-    ) -> Grant:
+    def claim(self, agent: str, *, handoff_id: str = "", holder: str = "", lease: float | None = None) -> Grant:
         """Take the next work of an agent, or one handoff, for this process or for somebody who outlives it."""
         held = int((lease or self._crew.settings.lease) * 1e6)
         wanted = Claim(holder=holder or self._crew.holder, id=handoff_id, agents=(agent,), lease=held)
@@ -244,9 +227,7 @@ class Relay:
         handoff = self.get(handoff_id)
         if handoff.state is State.OFFERED and epoch is None and isinstance(value, Reject | Defer):
             step = finish.settle(self._crew, handoff, value)
-            return self._apply(
-                msgspec.structs.replace(step, epoch=None, expect=State.OFFERED, by=by or step.by)
-            )
+            return self._apply(msgspec.structs.replace(step, epoch=None, expect=State.OFFERED, by=by or step.by))
         if handoff.state is not State.CLAIMED and epoch is None:
             return self._answer_for_person(handoff, value, by)
         step = finish.settle(self._crew, handoff, value)
@@ -258,14 +239,12 @@ class Relay:
         if handoff.state is State.OFFERED:
             grant = self.store.claim(Claim(holder=f"person:{by or HUMAN}", id=handoff.id), judge_claim)
             if not grant.won or grant.handoff is None:
-                raise error_named(grant.verdict.error, grant.verdict.reason or "somebody else was faster")
+                raise named(grant.verdict.error, grant.verdict.reason or "somebody else was faster")
             step = finish.settle(self._crew, grant.handoff, answer)
             moved = self._apply(msgspec.structs.replace(step, by=by))
         else:
             event = Event.COMPLETE if answer.status in {"success", "partial"} else Event.FAIL
-            moved = self._apply(
-                Step(id=handoff.id, event=event, by=by, result=answer, reason="a person answered")
-            )
+            moved = self._apply(Step(id=handoff.id, event=event, by=by, result=answer, reason="a person answered"))
         for alert in self.store.alerts():
             if alert.subject == handoff.id:
                 self.store.resolve_alert(alert.id, by or HUMAN)
@@ -293,9 +272,9 @@ class Relay:
         return self._apply(step)
 
     def _apply(self, step: Step) -> Handoff:
-        moved = self.store.advance(step, offer.judge_offer)
+        moved = self.store.advance(step, judge_offer)
         if moved.verdict.kind == "refuse":
-            raise error_named(moved.verdict.error, moved.verdict.reason)
+            raise named(moved.verdict.error, moved.verdict.reason)
         self._crew.tell(moved.handoff.status, moved.handoff)
         self._crew.hub.notify()
         return moved.handoff
@@ -375,13 +354,13 @@ class Relay:
             await agent.aclose()
         self.close()
 
-    def __enter__(self) -> Relay:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    async def __aenter__(self) -> Relay:
+    async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(

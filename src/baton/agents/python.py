@@ -31,9 +31,7 @@ class FunctionAgent:
         # A shared pool would be full of functions that wait for others, which then find no thread.
         thread = ThreadPoolExecutor(1)
         try:
-            return await loop.run_in_executor(
-                thread, copy_context().run, self.function, BlockingTurn(turn, loop)
-            )
+            return await loop.run_in_executor(thread, copy_context().run, self.function, BlockingTurn(turn, loop))
         finally:
             thread.shutdown(wait=False)
 

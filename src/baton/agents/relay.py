@@ -35,9 +35,7 @@ class RelayAgent:
         )
         answer: Return = result.answer
         before = turn.state
-        changed = {
-            key: value for key, value in result.state.items() if key not in before or before[key] != value
-        }
+        changed = {key: value for key, value in result.state.items() if key not in before or before[key] != value}
         if answer.onward:
             return Command(**{**answer.onward, "update": {**changed, **answer.onward.get("update", {})}})
         return Return(

@@ -31,9 +31,7 @@ def answer(grant: Grant) -> Step | None:
         return None
     if verdict.kind == "refuse":
         result = failed(f"{verdict.error}: {verdict.reason}", retryable=False)
-        return Step(
-            id=handoff.id, event=Event.FAIL, expect=State.OFFERED, reason=verdict.reason, result=result
-        )
+        return Step(id=handoff.id, event=Event.FAIL, expect=State.OFFERED, reason=verdict.reason, result=result)
     if verdict.kind in {"reject", "escalate"}:
         return Step(id=handoff.id, event=Event.REJECT, expect=State.OFFERED, reason=verdict.reason)
     return None

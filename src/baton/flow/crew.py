@@ -11,7 +11,7 @@ import msgspec
 from baton import guards
 from baton.protocol.context import Fetch, thaw_state
 from baton.protocol.limits import Limits
-from baton.stores.base import Claim
+from baton.stores.base import Claim, Offer
 from baton.stores.wake import Hub, Writer
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class Crew:
         self.failures: dict[str, BaseException] = {}
         self.hub = Hub(store)
         self.write = Writer(store, self.hub)
-        self.run_line: Callable[[Handoff, bool], Awaitable[Return]]
+        self.entrust: Callable[[Offer], Awaitable[Return]]
         self._states: OrderedDict[str, Mapping[str, Any]] = OrderedDict()
 
     @property
@@ -96,10 +96,10 @@ class Crew:
 
 
 def judge_offer(handoff: Handoff, facts: Facts, limits: Limits) -> Verdict:
-    """May this handoff be made?"""
+    """Whether this handoff may be made."""
     return guards.decide(guards.OFFER, handoff, facts, limits)
 
 
 def judge_claim(handoff: Handoff, facts: Facts, limits: Limits) -> Verdict:
-    """May this handoff be taken now?"""
+    """Whether this handoff may be taken now."""
     return guards.decide(guards.CLAIM, handoff, facts, limits)

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from baton.errors import BatonError, BudgetExceeded, Fenced, HandoffFailed, HandoffsDisabled, Refused
+from baton.errors import BudgetExceeded, Fenced, HandoffFailed, HandoffsDisabled, Refused
 from baton.flow.crew import Running
-from baton.flow.offer import delegate, make, scoped
+from baton.flow.prepare import delegate, scoped
 from baton.lifecycle import State
 from baton.protocol import codec
 from baton.protocol.context import DEFAULT_TRANSFER, Message, newest_first, select
 from baton.protocol.handoff import HUMAN, Handoff, Requirement, Validation, fingerprint
-from baton.protocol.limits import as_budget, micro
+from baton.protocol.limits import micro
 from baton.protocol.results import Return, failed
 from baton.stores.base import Offer
 
@@ -90,39 +90,27 @@ class LiveTurn:
                 f"{flow.tokens_spent if flow else 0} tokens; stop with a partial result, or raise the limit"
             )
 
-    async def delegate(self, to: str, task: str, *, key: str = "", timeout: float | None = None, **options: Any) -> Return:  # fmt: skip # noqa: ASYNC109 - the protocol's own word
+    async def delegate(self, to: str, task: str, *, key: str = "", **options: Any) -> Return:
         """Give a part of the work to another agent and wait for its answer.
 
         Remembered by `key` (by default: the order and content of the calls): a body that runs again gets the
-        stored answer, and the other agent does not work twice.
+        stored answer, and the other agent does not work twice. Options: `timeout` in seconds, `on_timeout`,
+        `budget`, `priority`, `reason`, `capabilities` that are required, `update` of the state that the other one
+        sees, `share` as the names of the variables that cross (by default all).
         """
         if not self._crew.settings.handoffs or self.alone:
             raise HandoffsDisabled(f"{self.handoff.to_agent} works alone: {self.alone or 'handoffs are off'}")
         self._asked += 1
         key = key or f"{self._asked}:{codec.digest(codec.canonical([to, task]))[:16]}"
-        names = options.pop("capabilities", ())
-        validation = Validation(
-            required_capabilities=tuple(Requirement(capability_id=name) for name in names)
-        )
-        update = options.pop("update", {})
-        options["budget"] = as_budget(options.get("budget"))
-        child = delegate(
-            self.handoff,
-            to,
-            task,
-            key,
-            timeout=timeout or self._crew.settings.delegation_timeout,
-            validation=validation,
-            **options,
-        )
-        context, blobs = scoped(self._crew, self.handoff, {**self.state, **update}, task)
+        names, update = options.pop("capabilities", ()), options.pop("update", {})
+        share = options.pop("share", None)
+        required = tuple(Requirement(capability_id=name) for name in names)
+        options["timeout"] = options.get("timeout") or self._crew.settings.delegation_timeout
+        child = delegate(self.handoff, to, task, key, validation=Validation(required_capabilities=required), **options)
+        shared = {name: value for name, value in self.state.items() if share is None or name in share}
+        context, blobs = scoped(self.handoff, {**shared, **update}, task)
         child = msgspec.structs.replace(child, context=context)
-        made, verdict, taken = await make(
-            self._crew, Offer(handoff=child, fingerprint=fingerprint(child), blobs=blobs)
-        )
-        if verdict.kind == "refuse":
-            raise error_named(verdict.error, verdict.reason)
-        answer = await self._crew.run_line(made, taken)
+        answer = await self._crew.entrust(Offer(handoff=child, fingerprint=fingerprint(child), blobs=blobs))
         if answer.context_updates.variables_changed:
             self._state = {**self.state, **answer.context_updates.variables_changed}
         return answer
@@ -135,14 +123,6 @@ class LiveTurn:
         if not answer.success:
             raise HandoffFailed(f"{to} did not answer {question!r:.80}: {answer.error or answer.status}")
         return answer.output
-
-
-def error_named(name: str, reason: str) -> BatonError:
-    """The exception of that name from `baton.errors`."""
-    from baton import errors
-
-    kind = getattr(errors, name, Refused)
-    return kind(reason) if isinstance(kind, type) and issubclass(kind, BatonError) else Refused(reason)
 
 
 async def execute(crew: Crew, handoff: Handoff, alone: str = "") -> Any:

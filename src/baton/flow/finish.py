@@ -8,7 +8,7 @@ import msgspec
 
 from baton.errors import Malformed
 from baton.flow.crew import judge_claim, judge_offer
-from baton.flow.offer import advanced, follow
+from baton.flow.prepare import advanced, follow
 from baton.lifecycle import Event, State
 from baton.protocol.codec import canonical, check
 from baton.protocol.context import Message
@@ -65,9 +65,7 @@ def _complete(crew: Crew, handoff: Handoff, result: Return) -> Step:
     changed = redact_value(result.context_updates.variables_changed)
     canonical(changed, "variables_changed")
     updates = replace(result.context_updates, variables_changed=changed)
-    result = replace(
-        result, messages=(), context_updates=updates, history_ref=context.history_ref if blobs else ""
-    )
+    result = replace(result, messages=(), context_updates=updates, history_ref=context.history_ref if blobs else "")
     return _step(handoff, Event.COMPLETE, result=result, blobs=blobs)
 
 

@@ -56,9 +56,7 @@ def due_step(handoff: Handoff, facts: Facts) -> Step | None:
     if handoff.state is State.REJECTED:
         return _rejected(handoff, facts)
     if handoff.state is State.WAITING:
-        result = failed(
-            "ApprovalDenied: nobody approved it in time; no answer is not an approval", retryable=False
-        )
+        result = failed("ApprovalDenied: nobody approved it in time; no answer is not an approval", retryable=False)
         return _step(handoff, Event.DENY, reason="the time to approve is over", result=result)
     return None
 
@@ -87,9 +85,7 @@ def _late(handoff: Handoff, facts: Facts) -> Step:
     if not facts.reminded:
         given = handoff.return_protocol.timeout or 0.0
         grace = int(max(given * GRACE_SHARE, min(GRACE_LEAST, given)) * 1e6)
-        return _step(
-            handoff, Event.REMIND, reason="the time is over, a last reminder", due_at=facts.now + grace
-        )
+        return _step(handoff, Event.REMIND, reason="the time is over, a last reminder", due_at=facts.now + grace)
     policy = handoff.return_protocol.on_timeout
     error = f"TimedOut: {handoff.to_agent} did not answer in time, nor after a reminder"
     result = failed(error, status="timeout")
@@ -99,21 +95,15 @@ def _late(handoff: Handoff, facts: Facts) -> Step:
     if policy == "escalate":
         if facts.others:
             to_agent, due = facts.others[0], facts.now + facts.ack
-            return _step(
-                handoff, Event.ESCALATE, reason=error, cause="timeout", to_agent=to_agent, due_at=due
-            )
-        return _step(
-            handoff, Event.PARK, reason=f"{error}; a person has to decide", cause="timeout", result=result
-        )
+            return _step(handoff, Event.ESCALATE, reason=error, cause="timeout", to_agent=to_agent, due_at=due)
+        return _step(handoff, Event.PARK, reason=f"{error}; a person has to decide", cause="timeout", result=result)
     return _step(handoff, Event.FAIL, reason=error, cause="timeout", result=result)
 
 
 def _offered(handoff: Handoff, facts: Facts) -> Step | None:
     if facts.now >= _last_moment(handoff):
         error = "TimedOut: the time was over before anybody took the work"
-        return _step(
-            handoff, Event.FAIL, reason=error, cause="timeout", result=failed(error, status="timeout")
-        )
+        return _step(handoff, Event.FAIL, reason=error, cause="timeout", result=failed(error, status="timeout"))
     if facts.attended or handoff.to_agent == HUMAN:
         return None
     if handoff.priority == "critical":
@@ -138,14 +128,8 @@ def _rejected(handoff: Handoff, facts: Facts) -> Step:
         to_agent = facts.others[0]
         why = f"{handoff.to_agent} does not take it; {to_agent} can"
         return _step(handoff, Event.REROUTE, reason=why, to_agent=to_agent, due_at=facts.now + facts.ack)
-    why = (
-        f"{handoff.reroutes} of max_reroutes {facts.max_reroutes} used"
-        if facts.others
-        else "nobody else can do it"
-    )
-    return _step(
-        handoff, Event.PARK, reason=f"{handoff.to_agent} does not take it; {why}; a person has to decide"
-    )
+    why = f"{handoff.reroutes} of max_reroutes {facts.max_reroutes} used" if facts.others else "nobody else can do it"
+    return _step(handoff, Event.PARK, reason=f"{handoff.to_agent} does not take it; {why}; a person has to decide")
 
 
 def sweep(crew: Crew) -> list[Step]:
@@ -174,11 +158,7 @@ def _orphans(crew: Crew) -> list[Step]:
             continue
         if name not in lives:
             lives[name] = holder.life(name)
-        if (
-            lives[name] == "dead"
-            and (handoff := crew.store.get(handoff_id)) is not None
-            and handoff.holder == name
-        ):
+        if lives[name] == "dead" and (handoff := crew.store.get(handoff_id)) is not None and handoff.holder == name:
             steps.append(reclaim(handoff, _facts(crew, handoff), f"{holder.readable(name)} died"))
     return steps
 
@@ -199,9 +179,7 @@ def _look_later(store: Store, handoff: Handoff, facts: Facts) -> None:
     """Nothing to decide: somebody works on it, or nobody else could; then a person hears of it once."""
     if handoff.state is State.OFFERED and not facts.attended:
         if store.postpone(handoff, None):
-            store.raise_alert(
-                handoff.id, f"{handoff.to_agent} does not acknowledge, and nobody else can do it"
-            )
+            store.raise_alert(handoff.id, f"{handoff.to_agent} does not acknowledge, and nobody else can do it")
     else:
         store.postpone(handoff, facts.now + facts.ack)
 
@@ -224,8 +202,7 @@ def _facts(crew: Crew, handoff: Handoff) -> Facts:
         timeout_at=timeout_at,
         reminded=reminded,
         others=alternatives(handoff, free, crew.settings.routes, tried),
-        attended=handoff.to_agent in crew.agents
-        or (seen is not None and now - seen < max(ack, ATTENTION * 1e6)),
+        attended=handoff.to_agent in crew.agents or (seen is not None and now - seen < max(ack, ATTENTION * 1e6)),
         max_reroutes=limits.max_reroutes or 0,
         ack=ack,
         backoff=crew.settings.backoff,

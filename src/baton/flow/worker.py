@@ -6,12 +6,12 @@ import asyncio
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
-from baton.errors import BatonError, Fenced, Held, IllegalTransition, NotFound
-from baton.flow import claim, execute, finish, recover
+from baton.errors import BatonError, Fenced, Held, IllegalTransition, NotFound, named
+from baton.flow import claim, execute, finish, offer, recover
 from baton.lifecycle import Event, State
 from baton.protocol.results import Command, Return, failed
 from baton.stores import holder
-from baton.stores.base import Step
+from baton.stores.base import Offer, Step
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -46,6 +46,14 @@ async def run_line(crew: Crew, first: Handoff, *, attach: bool = True, taken: bo
         crew.write.callers -= 1
 
 
+async def entrust(crew: Crew, prepared: Offer) -> Return:
+    """Offer a part of the work and wait for its answer; a refusal is raised under its own name."""
+    made, verdict, taken = await offer.make(crew, prepared)
+    if verdict.kind == "refuse":
+        raise named(verdict.error, verdict.reason)
+    return await run_line(crew, made, taken=taken)
+
+
 def _open(crew: Crew, first: Handoff) -> Handoff | None:
     """The handoff of the line on which the work stands now, or None when the line has its answer."""
     head = crew.store.get(first.line_id)
@@ -65,11 +73,7 @@ def _answer(crew: Crew, first: Handoff) -> Return:
 
 
 def _refuse_held(crew: Crew, current: Handoff) -> None:
-    if (
-        current.state is State.CLAIMED
-        and current.holder != crew.holder
-        and holder.life(current.holder) != "dead"
-    ):
+    if current.state is State.CLAIMED and current.holder != crew.holder and holder.life(current.holder) != "dead":
         raise Held(
             f"workflow {current.workflow_id}: {holder.readable(current.holder)} works on it ({current.to_agent}, "
             f"claim {current.epoch}); wait for it, or stop that process first"
@@ -127,11 +131,7 @@ async def work(crew: Crew, taken: Handoff, alone: str = "") -> Handoff | None:
                 return moved.then
             taken, alone = moved.then, ""
             continue
-        if (
-            crew.settings.independent
-            and not alone
-            and moved.verdict.error not in {"BudgetExceeded", "ApprovalDenied"}
-        ):
+        if crew.settings.independent and not alone and moved.verdict.error not in {"BudgetExceeded", "ApprovalDenied"}:
             alone = moved.verdict.reason
             continue
         await finish.apply(crew, finish.refused(taken, moved))

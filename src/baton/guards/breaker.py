@@ -135,12 +135,8 @@ def _open(breaker: Breaker, now: int) -> Verdict:
 
 
 def _probed(breaker: Breaker) -> Verdict:
-    hit = (
-        f"{breaker.failures} failures ({breaker.failure}), half-open and handoff {breaker.probing} probes it"
-    )
-    return _rejection(
-        breaker, hit, "wait for its end, or choose another agent", "more when the probe succeeds"
-    )
+    hit = f"{breaker.failures} failures ({breaker.failure}), half-open and handoff {breaker.probing} probes it"
+    return _rejection(breaker, hit, "wait for its end, or choose another agent", "more when the probe succeeds")
 
 
 def _rejection(breaker: Breaker, hit: str, cure: str, allowed: str) -> Verdict:

@@ -16,9 +16,7 @@ _TO_COME = 5  # handoffs that may still come where no limit says how many
 
 def left_tokens(facts: Facts, limits: Limits) -> int | None:
     """Tokens that nobody spent or set aside; None without a limit."""
-    return (
-        None if limits.max_tokens is None else limits.max_tokens - facts.tokens_spent - facts.tokens_reserved
-    )
+    return None if limits.max_tokens is None else limits.max_tokens - facts.tokens_spent - facts.tokens_reserved
 
 
 def left_cost(facts: Facts, limits: Limits) -> int | None:

@@ -36,9 +36,7 @@ _LARGE = frozenset(
 _BROAD = re.compile(r"\b(all|every|each|entire|whole|across|codebase|everywhere|from scratch)\b")
 _STEP = re.compile(r"\b(?:and then|then|after that|afterwards|finally|next,|once done|followed by)\b")
 _ITEM = re.compile(r"^\s*(?:[-*•]|\d+[.)])\s+\S", re.MULTILINE)
-_FILE = re.compile(
-    r"[\w./-]*\w\.(?:py|js|ts|tsx|md|sql|go|rs|java|c|h|cpp|json|toml|ya?ml|html|css|sh|csv|txt)\b"
-)
+_FILE = re.compile(r"[\w./-]*\w\.(?:py|js|ts|tsx|md|sql|go|rs|java|c|h|cpp|json|toml|ya?ml|html|css|sh|csv|txt)\b")
 _QUESTION = re.compile(r"^(?:what|who|when|where|which|why|how|is|are|does|do|can|could|should|will)\b")
 _LONG = 400
 

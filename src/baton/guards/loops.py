@@ -36,12 +36,8 @@ def _visits(agent: str, limits: Limits) -> int:
 
 
 def _repeated(edge: str, repeats: int) -> Verdict:
-    hit = (
-        f"{edge} was already made {repeats} time{'s' * (repeats != 1)} with the same task, goal and artifacts"
-    )
-    return _refusal(
-        "loops", f"{hit}, and 0 repeats are allowed", _cure(edge, 3), "a first time for this content"
-    )
+    hit = f"{edge} was already made {repeats} time{'s' * (repeats != 1)} with the same task, goal and artifacts"
+    return _refusal("loops", f"{hit}, and 0 repeats are allowed", _cure(edge, 3), "a first time for this content")
 
 
 def _too_often(edge: str, repeats: int, declared: int) -> Verdict:
@@ -51,9 +47,7 @@ def _too_often(edge: str, repeats: int, declared: int) -> Verdict:
 
 def _visited(edge: str, agent: str, visits: int, allowed: int) -> Verdict:
     hit = f"the same task, goal and artifacts came to {agent} {visits} times, and {allowed} are allowed"
-    return _refusal(
-        "max_same_visits", hit, _cure(edge, max(3, visits)), f"{allowed} visits with the same content"
-    )
+    return _refusal("max_same_visits", hit, _cure(edge, max(3, visits)), f"{allowed} visits with the same content")
 
 
 def _cure(edge: str, number: int) -> str:

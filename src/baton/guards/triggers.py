@@ -33,9 +33,7 @@ def task_completion(result: Return, following: str | None) -> Trigger | None:
 def capability_mismatch(agent: Profile, required: Iterable[Requirement]) -> Trigger | None:
     """The next piece of work needs what the agent lacks."""
     lacking = [
-        one.capability_id
-        for one in required
-        if agent.capabilities.get(one.capability_id, -1.0) < one.min_proficiency
+        one.capability_id for one in required if agent.capabilities.get(one.capability_id, -1.0) < one.min_proficiency
     ]
     if not lacking:
         return None
@@ -58,9 +56,7 @@ def timeout(handoff: Handoff, agent: Profile | None, started_at: int, now: int) 
     """The work is past its deadline, the time its sender waits, or the longest its agent may take."""
     taken = (now - started_at) / 1e6
     if handoff.deadline is not None and now > to_microseconds(handoff.deadline):
-        return Trigger(
-            "timeout", f"{handoff.to_agent} is past the deadline {iso(to_microseconds(handoff.deadline))}"
-        )
+        return Trigger("timeout", f"{handoff.to_agent} is past the deadline {iso(to_microseconds(handoff.deadline))}")
     longest = None if agent is None else agent.max_execution_time
     for name, most in (("timeout", handoff.return_protocol.timeout), ("max_execution_time", longest)):
         if most is not None and taken > most:

@@ -43,15 +43,11 @@ def inside(path: str, roots: Iterable[str]) -> str:
         raise _odd(path, f"use 1 to {MAX_PATH} printable characters")
     if _SPECIAL.search(path):
         raise _odd(path, "a URI, drive, home or share, or with % or backslash; use a plain relative path")
-    if not path.isascii() and (
-        _ALIKE & set(path) or _marks(unicodedata.normalize("NFKC", path)) != _marks(path)
-    ):
+    if not path.isascii() and (_ALIKE & set(path) or _marks(unicodedata.normalize("NFKC", path)) != _marks(path)):
         raise _odd(path, "has a character that can pass for a dot or slash; use plain ones")
     for part in path.split("/"):
         if part != part.strip() or (part.strip(". ") == "" and part not in {"", "."}):
-            raise _odd(
-                path, "has '..', or a part that is only dots or begins or ends with a space; leave that out"
-            )
+            raise _odd(path, "has '..', or a part that is only dots or begins or ends with a space; leave that out")
     clean = posixpath.normpath(path)
     if not posixpath.isabs(clean):
         return clean

@@ -142,9 +142,7 @@ def canonical(value: Any, field: str = "value") -> bytes:
     except (UnicodeEncodeError, TypeError, ValueError, RecursionError) as error:
         raise Malformed(f"{field}: {error}; send valid Unicode JSON values") from None
     if len(data) > MAX_DOCUMENT:
-        raise TooLarge(
-            f"{field}: {len(data)} bytes, at most {MAX_DOCUMENT}; pass a file as an artifact instead"
-        )
+        raise TooLarge(f"{field}: {len(data)} bytes, at most {MAX_DOCUMENT}; pass a file as an artifact instead")
     return data
 
 
@@ -160,9 +158,7 @@ def faithful(record: T, decode: Callable[[bytes], T], what: str) -> bytes:
     except (msgspec.MsgspecError, TypeError, ValueError, OverflowError, RecursionError) as error:
         raise Malformed(f"{what}: {error}; convert it to text, numbers, lists or objects") from None
     if len(data) > MAX_DOCUMENT:
-        raise TooLarge(
-            f"{what}: {len(data)} bytes, at most {MAX_DOCUMENT}; pass a file as an artifact instead"
-        )
+        raise TooLarge(f"{what}: {len(data)} bytes, at most {MAX_DOCUMENT}; pass a file as an artifact instead")
     return data
 
 
@@ -176,23 +172,14 @@ def text(value: str, field: str) -> str:
     if type(value) is not str:
         raise Malformed(f"{field}: expected text, got {type(value).__name__}")
     if len(value) > MAX_TEXT:
-        raise TooLarge(
-            f"{field}: {len(value)} characters, at most {MAX_TEXT}; pass a file as an artifact instead"
-        )
+        raise TooLarge(f"{field}: {len(value)} characters, at most {MAX_TEXT}; pass a file as an artifact instead")
     return value
 
 
 def name(value: str, field: str) -> str:
     """Check the name of an agent or an id: it is shown, logged and searched for."""
-    if (
-        type(value) is not str
-        or not 0 < len(value) <= MAX_NAME
-        or not value.isprintable()
-        or value != value.strip()
-    ):
-        raise Malformed(
-            f"{field}: {value!r:.60}; use 1 to {MAX_NAME} printable characters, no space at the ends"
-        )
+    if type(value) is not str or not 0 < len(value) <= MAX_NAME or not value.isprintable() or value != value.strip():
+        raise Malformed(f"{field}: {value!r:.60}; use 1 to {MAX_NAME} printable characters, no space at the ends")
     return value
 
 
@@ -211,9 +198,7 @@ _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 _NUMBER = r"(\d+(?:\.\d+)?)"
 _SHORT = re.compile(rf"(?:{_NUMBER}\s*(ms|s|m|h|d)\s*)+", re.ASCII)
 _PART = re.compile(rf"{_NUMBER}\s*(ms|s|m|h|d)", re.ASCII)
-_ISO = re.compile(
-    rf"P(?=\d|T\d)(?:{_NUMBER}D)?(?:T(?=\d)(?:{_NUMBER}H)?(?:{_NUMBER}M)?(?:{_NUMBER}S)?)?", re.ASCII
-)
+_ISO = re.compile(rf"P(?=\d|T\d)(?:{_NUMBER}D)?(?:T(?=\d)(?:{_NUMBER}H)?(?:{_NUMBER}M)?(?:{_NUMBER}S)?)?", re.ASCII)
 
 
 def seconds(value: float | str | timedelta, field: str = "timeout") -> float:
@@ -273,9 +258,7 @@ def _utc(value: Any) -> Any:
 def read_json(data: bytes | str, what: str = "document") -> Any:
     """Parse JSON from outside: duplicate keys, NaN, huge integers and deep nesting are refused."""
     if len(data) > MAX_DOCUMENT:
-        raise TooLarge(
-            f"{what}: {len(data)} bytes, at most {MAX_DOCUMENT}; pass large content as an artifact"
-        )
+        raise TooLarge(f"{what}: {len(data)} bytes, at most {MAX_DOCUMENT}; pass large content as an artifact")
     try:
         document = data if isinstance(data, str) else str(data, "utf-8")
         value = json.loads(document, object_pairs_hook=_unique, parse_constant=_constant, parse_int=_integer)

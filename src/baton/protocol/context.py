@@ -194,9 +194,7 @@ def merge(state: Mapping[str, Any], update: Mapping[str, Any]) -> dict[str, Any]
         before = merged.get(key)
         if key in RESERVED:
             if not isinstance(value, Mapping):
-                raise Malformed(
-                    f"update.{key}: a reserved key takes an object; use another key for your own value"
-                )
+                raise Malformed(f"update.{key}: a reserved key takes an object; use another key for your own value")
             merged[key] = {**(before or {}), **value}
         else:
             merged[key] = value
@@ -238,11 +236,7 @@ def _allowed(message: Message, include: Include) -> Message | None:
         message = msgspec.structs.replace(message, reasoning="")
     if message.tool_calls and (message.role != "assistant" or not tools):
         message = msgspec.structs.replace(message, tool_calls=())
-    return (
-        message
-        if message.content or message.tool_calls or message.reasoning or message.role == "tool"
-        else None
-    )
+    return message if message.content or message.tool_calls or message.reasoning or message.role == "tool" else None
 
 
 def _turn(message: Message, results: list[Message], room: int | None) -> list[Message]:

@@ -42,9 +42,7 @@ class Validation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
     required_strictly: bool = False
 
 
-class ReturnProtocol(
-    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True
-):
+class ReturnProtocol(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """Whether and when an answer is expected, and what happens without one. Seconds."""
 
     expected: bool = False

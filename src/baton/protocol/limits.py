@@ -118,3 +118,12 @@ def as_tokens(value: float, field: str) -> int:
 def micro(cost: float | None) -> int | None:
     """Money in millionths."""
     return None if cost is None else round(cost * MILLION)
+
+
+def smaller(outer: Budget | None, inner: Budget | None) -> Budget | None:
+    """The budget of a part: its own, but never more than that of the whole."""
+    if outer is None or inner is None:
+        return inner or outer
+    tokens = [one.max_tokens for one in (outer, inner) if one.max_tokens is not None]
+    costs = [one.max_cost for one in (outer, inner) if one.max_cost is not None]
+    return Budget(max_tokens=min(tokens, default=None), max_cost=min(costs, default=None), currency=outer.currency)

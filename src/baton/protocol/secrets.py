@@ -61,9 +61,7 @@ def _suspicious(data: bytes) -> bool:
 
 # --------------------------------------------------------------------------- predicates
 
-_DIGEST = re.compile(
-    r"(?i)(?:[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}|[0-9a-f]{32}|[0-9a-f]{40}|[0-9a-f]{64})\Z"
-)
+_DIGEST = re.compile(r"(?i)(?:[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}|[0-9a-f]{32}|[0-9a-f]{40}|[0-9a-f]{64})\Z")
 _CODE = re.compile(r"[A-Za-z_]\w*(?:(?:\.|::|->)[A-Za-z_]\w*)+\Z")
 _PATH = re.compile(r"(?:[~.]{0,2}/|[A-Za-z]:[\\/]|[a-z]{2,10}://)")
 _TIME = re.compile(r"\d{4}-\d\d-\d\d")

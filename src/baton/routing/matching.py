@@ -68,9 +68,7 @@ def rank(wanted: str, agents: Iterable[Profile]) -> list[Ranked]:
     open_to_work = [agent for agent in agents if agent.accepts_handoffs]
     name = _plain(wanted)
     exact = [found for agent in open_to_work if (found := _exact(name, agent)) is not None]
-    ranked = sorted(
-        exact or _by_text(wanted, open_to_work), key=lambda one: (-one.score, one.profile.agent_id)
-    )
+    ranked = sorted(exact or _by_text(wanted, open_to_work), key=lambda one: (-one.score, one.profile.agent_id))
     if exact or not ranked:
         return ranked
     runner_up = ranked[1].score if len(ranked) > 1 else 0.0
@@ -133,8 +131,7 @@ def _by_text(wanted: str, agents: Sequence[Profile]) -> list[Ranked]:
         if found:
             longer = _SATURATION * (1 - _LENGTH + _LENGTH * text.total() / average)
             score = sum(
-                weight * text[term] * (_SATURATION + 1) / (text[term] + longer)
-                for term, weight in found.items()
+                weight * text[term] * (_SATURATION + 1) / (text[term] + longer) for term, weight in found.items()
             )
             ranked.append(Ranked(agent, score, f"words: {', '.join(found)}"))
     return ranked

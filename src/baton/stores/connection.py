@@ -42,7 +42,7 @@ def file_system(path: Path, mounts: str | None = None) -> str:
     for line in mounts.splitlines():
         before, _, rest = line.partition(" - ")
         fields = before.split(" ")
-        if len(fields) < 5 or not rest:  # noqa: PLR2004 - the mount point is the fifth field
+        if len(fields) < 5 or not rest:
             continue
         point = fields[4].encode().decode("unicode_escape") if "\\" in fields[4] else fields[4]
         below = target == point or target.startswith(point.rstrip("/") + "/")
@@ -81,9 +81,7 @@ class Database:
         except BaseException as error:
             self.close()
             if isinstance(error, apsw.Error):
-                raise StoreError(
-                    f"{path}: {error}; give another file, or restore this one from a backup"
-                ) from error
+                raise StoreError(f"{path}: {error}; give another file, or restore this one from a backup") from error
             raise
 
     def _prepare_file(self, path: Path) -> None:
@@ -100,15 +98,11 @@ class Database:
                 os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
         except OSError as error:
             self.close()
-            raise StoreError(
-                f"{path}: {error.strerror}; choose a folder that exists and is writable"
-            ) from error
+            raise StoreError(f"{path}: {error.strerror}; choose a folder that exists and is writable") from error
 
     def _configure(self, durability: Durability) -> None:
         if self.on_disk and apsw.SQLITE_VERSION_NUMBER < SAFE_WAL:
-            raise StoreError(
-                f"SQLite {apsw.sqlite_lib_version()} can corrupt its log; install apsw 3.51.3 or newer"
-            )
+            raise StoreError(f"SQLite {apsw.sqlite_lib_version()} can corrupt its log; install apsw 3.51.3 or newer")
         self.connection.set_busy_timeout(10_000)
         level = "FULL" if durability == "power" else "NORMAL"
         if self.on_disk:
@@ -129,7 +123,7 @@ class Database:
         folder = files("baton.stores") / "sql"
         numbered = sorted(item.name for item in folder.iterdir() if item.name[:4].isdigit())
         with self:
-            (found,) = self.execute("PRAGMA user_version").fetchone()
+            (found,) = self.row("PRAGMA user_version")
             if found > len(numbered):
                 raise StoreError(
                     f"{self.path}: written by a newer baton (schema {found}, this one knows {len(numbered)}); upgrade"
@@ -138,6 +132,7 @@ class Database:
                 script = (folder / name).read_text(encoding="utf-8")
                 self.execute(script.replace("/* states */", ", ".join(f"'{state}'" for state in State)))
                 self.execute(f"PRAGMA user_version = {number}")
+            self.execute("INSERT OR IGNORE INTO meta (key, value) VALUES ('id', ?)", (clock.new_id(),))
 
     def __enter__(self) -> None:
         """Begin a transaction; inside another one, a part of it that can fail alone."""

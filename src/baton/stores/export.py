@@ -33,9 +33,7 @@ _PROJECT = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}", re.ASCII)
 _MAX_LINE = MAX_DOCUMENT + 1024
 _RECORD = b'","record":'
 _SEGMENT = b'","segment":'
-_LINE = re.compile(
-    rb'\{"n":([1-9]\d{0,17}),"digest":"([0-9a-f]{64})"(?:,"segment":(\{[^{}]*\}))?,"record":(\{.*\})\}'
-)
+_LINE = re.compile(rb'\{"n":([1-9]\d{0,17}),"digest":"([0-9a-f]{64})"(?:,"segment":(\{[^{}]*\}))?,"record":(\{.*\})\}')
 
 
 class Sealed(Protocol):
@@ -60,9 +58,7 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
 def export(store: Sealed, root: str | Path, project: str) -> list[Path]:
     """Write what was sealed since the last export; the new files below core/logs/<project>/handoff-audit."""
     if not _PROJECT.fullmatch(project):
-        raise Malformed(
-            f"project {project!r:.120}: use 1 to 100 letters, digits, '.', '_' or '-', not '.' first"
-        )
+        raise Malformed(f"project {project!r:.120}: use 1 to 100 letters, digits, '.', '_' or '-', not '.' first")
     folder = Path(root) / "core" / "logs" / project / "handoff-audit"
     with _opened(Path(root), ("core", "logs", project, "handoff-audit")) as handle:
         # Two exporters at once would write overlapping files.
@@ -91,9 +87,7 @@ def _opened(root: Path, names: Sequence[str]) -> Iterator[int]:
             try:
                 inner = os.open(name, flags | os.O_NOFOLLOW, dir_fd=handle)
             except OSError:
-                raise StoreError(
-                    f"{root}: {'/'.join(names)}: {name} is a link or no directory; remove it"
-                ) from None
+                raise StoreError(f"{root}: {'/'.join(names)}: {name} is a link or no directory; remove it") from None
             os.close(handle)
             handle = inner
         yield handle
@@ -119,9 +113,7 @@ def _watermark(handle: int, segments: Sequence[Segment], folder: Path) -> int:
     for index, segment in enumerate(segments):
         if segment == held and segment.last == last:
             return index + 1
-    raise StoreError(
-        f"{folder}: {name} does not come from this log; export to another project, or move it away"
-    )
+    raise StoreError(f"{folder}: {name} does not come from this log; export to another project, or move it away")
 
 
 def _files(segments: Sequence[Segment]) -> Iterator[list[Segment]]:
@@ -155,8 +147,7 @@ def _write(handle: int, store: Sealed, segments: Sequence[Segment]) -> str:
                 if len(rows) != last - first + 1:
                     raise StoreError(f"records {first} to {last}: some are gone; run `baton audit verify`")
                 stream.writelines(
-                    _line(n, row, segment if n == segment.first else None)
-                    for n, row in enumerate(rows, first)
+                    _line(n, row, segment if n == segment.first else None) for n, row in enumerate(rows, first)
                 )
         stream.flush()
         os.fsync(stream.fileno())

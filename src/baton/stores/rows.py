@@ -65,9 +65,7 @@ def read_handoff(row: Any) -> Handoff:
 
 def as_spec(handoff: Handoff) -> Handoff:
     """What of a handoff never changes; the rest lives in columns."""
-    return replace(
-        handoff, state=State.OFFERED, attempt=0, epoch=0, reroutes=0, holder="", due_at=None, answer_id=""
-    )
+    return replace(handoff, state=State.OFFERED, attempt=0, epoch=0, reroutes=0, holder="", due_at=None, answer_id="")
 
 
 class Stand(msgspec.Struct, frozen=True):
@@ -92,9 +90,7 @@ class Note(msgspec.Struct, frozen=True, kw_only=True):
     result: Return | None = None
 
 
-def record(
-    handoff: Handoff, moment: datetime, event: str, note: Note | Step, previous: str
-) -> tuple[bytes, bytes]:
+def record(handoff: Handoff, moment: datetime, event: str, note: Note | Step, previous: str) -> tuple[bytes, bytes]:
     """The audit record of one event, as bytes and digest; `handoff` already stands in its new state."""
     duration = tokens = outcome = None
     if note.result is not None:

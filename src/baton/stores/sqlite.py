@@ -72,9 +72,7 @@ class SqliteStore(Gathers):
                 "SELECT id FROM handoff WHERE parent_id = ? AND key = ?", (handoff.parent_id, handoff.key)
             ).fetchone()
         elif offer.workflow is not None:
-            row = self._db.execute(
-                "SELECT root_id FROM workflow WHERE id = ?", (offer.workflow.id,)
-            ).fetchone()
+            row = self._db.execute("SELECT root_id FROM workflow WHERE id = ?", (offer.workflow.id,)).fetchone()
         return self.get(row[0]) if row else None
 
     def _make(
@@ -98,9 +96,7 @@ class SqliteStore(Gathers):
         wait = self._first_wait(handoff, limits)
         due = facts.now if state is State.REJECTED else first_due(handoff, wait, facts.now)
         handoff = replace(handoff, due_at=None if due is None or state is State.REFUSED else to_time(due))
-        answer = (
-            failed(f"{verdict.error}: {verdict.reason}", retryable=False) if state is State.REFUSED else None
-        )
+        answer = failed(f"{verdict.error}: {verdict.reason}", retryable=False) if state is State.REFUSED else None
         if answer and handoff.line_id == handoff.id:
             handoff = replace(handoff, answer_id=handoff.id)
         if state is State.OFFERED and handoff.to_agent == HUMAN:
@@ -201,9 +197,7 @@ class SqliteStore(Gathers):
         with self._db:
             stand = self._stand(step.id)
             handoff = stand.handoff
-            state = (
-                None if step.event is Event.ACCEPT else after(handoff.state, step.event)
-            )  # only claim() accepts
+            state = None if step.event is Event.ACCEPT else after(handoff.state, step.event)  # only claim() accepts
             if step.epoch is not None and handoff.epoch == step.epoch and self._repeated(handoff, step):
                 return Moved(handoff)
             if step.epoch is not None and (handoff.epoch != step.epoch or handoff.state is not State.CLAIMED):
@@ -240,9 +234,7 @@ class SqliteStore(Gathers):
         head = self._put_audit(handoff, to_time(self.now()), [(name, note)], previous)
         self._db.execute("UPDATE handoff SET audit_head = ? WHERE id = ?", (head, handoff.id))
 
-    def _judge(
-        self, step: Step, stand: Stand, state: State, decide: Decide | None, accept: Decide | None
-    ) -> Moved:
+    def _judge(self, step: Step, stand: Stand, state: State, decide: Decide | None, accept: Decide | None) -> Moved:
         """The step, and the next handoff of its line if the guards let it pass; neither without the other."""
         now = self.now()
         if step.then is None or decide is None:
@@ -274,9 +266,7 @@ class SqliteStore(Gathers):
         ends_line = state in ENDED and step.then is None
         if ends_line and moved.line_id == moved.id:
             moved = replace(moved, answer_id=moved.id)
-        records: list[tuple[str, Note | Step]] = (
-            [(step.cause, Note(reason=step.reason))] if step.cause else []
-        )
+        records: list[tuple[str, Note | Step]] = [(step.cause, Note(reason=step.reason))] if step.cause else []
         records.append((AUDIT_NAME[event], step))
         self._put_blobs(step.blobs)
         head = self._put_audit(moved, to_time(now), records, stand.audit_head)

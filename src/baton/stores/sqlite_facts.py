@@ -33,26 +33,34 @@ class Gathers(Reads):
             self._specs.popitem(last=False)
 
     def _stand(self, handoff_id: str) -> Stand:
-        row = self._db.execute(SQL["stand"], (handoff_id,)).fetchone()
+        row = self._db.row(SQL["stand"], (handoff_id,))
         if row is None:
             raise NotFound(f"handoff {handoff_id}: not in this store; `baton handoff list` shows what is")
         spec = self._specs.get(handoff_id)
         if spec is None:
-            spec = read_spec(self._db.execute(SQL["spec"], (handoff_id,)).fetchone()[0])
+            spec = read_spec(self._db.row(SQL["spec"], (handoff_id,))[0])
             self._keep_spec(spec)
-        return Stand(stands(spec, row[:8]), *row[8:14], bool(row[14]))
+        audit_head, tokens_reserved, cost_reserved, tokens_spent, cost_spent, lease_until, breakers = row[8:]
+        return Stand(
+            stands(spec, row[:8]),
+            audit_head,
+            tokens_reserved,
+            cost_reserved,
+            tokens_spent,
+            cost_spent,
+            lease_until,
+            bool(breakers),
+        )
 
     def _facts(self, handoff: Handoff, now: int, fingerprint: bytes = b"") -> tuple[Facts, Limits]:
         """Facts and limits; with a fingerprint, also what the chain already did."""
-        flow = self._db.execute(SQL["workflow_facts"], (handoff.workflow_id,)).fetchone()
+        flow = self._db.row(SQL["workflow_facts"], (handoff.workflow_id,))
         if flow is None:
-            raise NotFound(
-                f"workflow {handoff.workflow_id}: not in this store; start it with run() or hand_off()"
-            )
+            raise NotFound(f"workflow {handoff.workflow_id}: not in this store; start it with run() or hand_off()")
         limits, handoffs, agents, tokens_spent, tokens_reserved, cost_spent, cost_reserved, started = flow
-        target, available, sender, load, breakers = self._db.execute(
+        target, available, sender, load, breakers = self._db.row(
             SQL["agent_facts"], (handoff.to_agent, handoff.from_agent)
-        ).fetchone()
+        )
         repeats, visits = self._repeats(handoff, fingerprint) if fingerprint and handoff.parent_id else (0, 0)
         facts = Facts(
             now,
@@ -79,7 +87,7 @@ class Gathers(Reads):
         if self._db.execute(SQL["seen_before"], key).fetchone() is None:
             return 0, 0
         chain = (handoff.parent_id, handoff.to_agent, handoff.from_agent, fingerprint)
-        repeats, visits = self._db.execute(SQL["chain_repeats"], chain).fetchone()
+        repeats, visits = self._db.row(SQL["chain_repeats"], chain)
         return repeats, visits
 
     def _breakers_of(self, handoff: Handoff) -> tuple[Breaker, ...]:

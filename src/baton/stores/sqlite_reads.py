@@ -39,6 +39,11 @@ class Reads:
         self._db = Database(path, durability=durability, vfs=vfs)
         self.on_disk = self._db.on_disk
 
+    @property
+    def id(self) -> str:
+        """The identity of this store, given when it was made."""
+        return str(self._db.row("SELECT value FROM meta WHERE key = 'id'")[0])
+
     def now(self) -> int:
         """The store's time."""
         return self._db.now()
@@ -73,16 +78,12 @@ class Reads:
     def starting(self, prefix: str, of: Kind = "handoff", limit: int = 10) -> list[str]:
         """Ids that begin with these characters."""
         table, column = ("workflow", "conversation_id") if of == "conversation" else (of, "id")
-        query = (
-            f"SELECT DISTINCT {column} FROM {table} WHERE {column} >= ? AND {column} < ? ORDER BY 1 LIMIT ?"
-        )
+        query = f"SELECT DISTINCT {column} FROM {table} WHERE {column} >= ? AND {column} < ? ORDER BY 1 LIMIT ?"
         return [row[0] for row in self._db.rows(query, (prefix, f"{prefix}\U0010ffff", limit))]
 
     def usage(self) -> list[tuple[str, str, str, int, int, int]]:
         """Handoffs, tokens and money (in millionths) by sender, receiver and state."""
-        query = (
-            "SELECT from_agent, to_agent, state, count(*), sum(tokens_spent), sum(cost_spent) FROM handoff"
-        )
+        query = "SELECT from_agent, to_agent, state, count(*), sum(tokens_spent), sum(cost_spent) FROM handoff"
         return list(self._db.rows(f"{query} GROUP BY 1, 2, 3 ORDER BY 1, 2, 3"))
 
     def setting(self, name: Setting) -> Any:
@@ -134,9 +135,7 @@ class Reads:
 
     def timers(self, handoff_id: str) -> tuple[int | None, int | None, bool]:
         """Of a claim: until when the lease holds, when its time is over, and whether it was reminded."""
-        row = self._db.row(
-            "SELECT lease_until, timeout_at, reminded FROM handoff WHERE id = ?", (handoff_id,)
-        )
+        row = self._db.row("SELECT lease_until, timeout_at, reminded FROM handoff WHERE id = ?", (handoff_id,))
         return (row[0], row[1], bool(row[2])) if row else (None, None, False)
 
     def held(self) -> list[tuple[str, str]]:
@@ -202,14 +201,12 @@ class Reads:
     def segments(self) -> list[Segment]:
         """All sealed segments, in order."""
         rows = self._db.rows("SELECT n, first, last, root, previous, sealed_at FROM segment ORDER BY n")
-        return [
-            Segment(n=r[0], first=r[1], last=r[2], root=r[3], previous=r[4], sealed_at=r[5]) for r in rows
-        ]
+        return [Segment(n=r[0], first=r[1], last=r[2], root=r[3], previous=r[4], sealed_at=r[5]) for r in rows]
 
     def add_segment(self, segment: Segment, seqs: Sequence[int]) -> None:
         """Seal rows in this order, unless another sealer was faster."""
         with self._db:
-            (last,) = self._db.execute("SELECT coalesce(max(n), 0) FROM sealed").fetchone()
+            (last,) = self._db.row("SELECT coalesce(max(n), 0) FROM sealed")
             tail = self._db.execute("SELECT n, root FROM segment ORDER BY n DESC LIMIT 1").fetchone() or (
                 0,
                 "",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from baton import config
 from baton.protocol.audit import AuditRecord, read_record
@@ -28,7 +28,13 @@ class AuditTrail:
         if not self._store.on_disk:
             return None
         name = sha256(str(Path(self._store.url).resolve()).encode()).hexdigest()[:16]
-        return config.state_dir() / "checkpoints" / name
+        return config.state_dir() / "checkpoints" / name / self._store.id
+
+    @property
+    def replaced(self) -> bool:
+        """Whether another log stood at this place before: it was removed or replaced."""
+        place = self.checkpoints
+        return place is not None and place.parent.is_dir() and any(item != place for item in place.parent.iterdir())
 
     def query(
         self,
@@ -41,7 +47,7 @@ class AuditTrail:
     ) -> list[AuditRecord]:
         """Records by any of the four keys, in the order in which they were written."""
         given = {"handoff_id": handoff_id, "task_id": task_id, "from_agent": from_agent, "to_agent": to_agent}
-        where = {key: value for key, value in given.items() if value}
+        where: dict[str, Any] = {key: value for key, value in given.items() if value}
         return [read_record(entry.record) for entry in self._store.audit(limit=limit, **where)]
 
     def seal(self) -> int:

@@ -95,9 +95,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
         )
         if self.ok:
             return f"verified: {read}"
-        more = (
-            [f"and {self.problems - len(self.findings)} more"] if self.problems > len(self.findings) else []
-        )
+        more = [f"and {self.problems - len(self.findings)} more"] if self.problems > len(self.findings) else []
         return "\n".join(
             [
                 f"BROKEN: {self.problems} {'finding' if self.problems == 1 else 'findings'}; {read}",

@@ -1,5 +1,10 @@
 -- Everything that one workflow needs; times are microseconds since 1970 (UTC), money is in millionths.
 
+CREATE TABLE meta (
+    key   TEXT PRIMARY KEY,
+    value TEXT NOT NULL
+) WITHOUT ROWID;
+
 CREATE TABLE workflow (
     id              TEXT PRIMARY KEY,
     root_id         TEXT NOT NULL,

@@ -1,0 +1,155 @@
+"""Step 2: put together what is passed on: the request, its context, and what has to be stored with it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from baton import clock
+from baton.errors import Malformed
+from baton.protocol.context import Blob, Context, Message, append, freeze_state, merge
+from baton.protocol.handoff import USER, Handoff, ReturnProtocol, checked, fingerprint
+from baton.protocol.limits import as_budget, smaller
+from baton.protocol.secrets import redact, redact_value
+from baton.stores.base import Offer, Workflow
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from baton.flow.crew import Crew
+    from baton.protocol.limits import Limits
+    from baton.protocol.results import Command
+
+replace = msgspec.structs.replace
+
+
+def begin(request: Handoff, limits: Limits, state: Mapping[str, Any] | None = None) -> Offer:
+    """The first handoff of a workflow: a person's or program's request to an agent."""
+    handoff_id = request.id or clock.new_id()
+    workflow_id = request.workflow_id or clock.new_id()
+    context = request.context
+    task = redact(request.task)
+    said = context.conversation_history or (Message("user", task),)
+    history, messages = append("", [redacted(message) for message in said])
+    variables = redact_value({**context.context_variables, **(state or {})})
+    state_ref, values = freeze_state(variables)
+    handoff = replace(
+        checked(request),
+        id=handoff_id,
+        task=task,
+        reason=redact(request.reason),
+        workflow_id=workflow_id,
+        conversation_id=request.conversation_id or workflow_id,
+        root_id=handoff_id,
+        line_id=handoff_id,
+        context=replace(
+            context,
+            task_id=context.task_id or workflow_id,
+            original_request=context.original_request and redact(context.original_request),
+            conversation_history=(),
+            context_variables={},
+            history_ref=history,
+            state_ref=state_ref,
+        ),
+    )
+    flow = Workflow(id=workflow_id, root_id=handoff_id, conversation_id=handoff.conversation_id, limits=limits)
+    return Offer(handoff=handoff, fingerprint=fingerprint(handoff), blobs=[*messages, *values], workflow=flow)
+
+
+def request(to_agent: str, task: str, **fields: Any) -> Handoff:
+    """A request as a record, with what is not named at its default."""
+    try:
+        return Handoff(from_agent=fields.pop("from_agent", USER), to_agent=to_agent, task=task, **fields)
+    except TypeError as error:
+        raise Malformed(f"handoff: {error}") from None
+
+
+def redacted(message: Message) -> Message:
+    """A message without secrets."""
+    content = redact(message.content)
+    return message if content is message.content else replace(message, content=content)
+
+
+def follow(crew: Crew, before: Handoff, command: Command, to_agent: str, context: Context, blobs: list[Blob]) -> Offer:
+    """The next handoff of the same line: ownership moves from one agent to the next."""
+    handoff = Handoff(
+        id=clock.new_id(),
+        from_agent=before.to_agent,
+        to_agent=to_agent,
+        task=redact(command.task) if command.task else before.task,
+        goal=before.goal,
+        reason=redact(command.reason),
+        context=context,
+        workflow_id=before.workflow_id,
+        conversation_id=before.conversation_id,
+        parent_id=before.id,
+        root_id=before.root_id,
+        line_id=before.line_id,
+        hop=before.hop + 1,
+        depth=before.depth,
+        priority=before.priority,
+        deadline=before.deadline,
+        traceparent=before.traceparent,
+        max_attempts=before.max_attempts,
+        return_protocol=before.return_protocol,
+        budget=before.budget,
+    )
+    # Where the receiver lives in this process, offer and claim share a commit: no moment without an owner.
+    take = crew.claim if to_agent in crew.agents else None
+    return Offer(handoff=handoff, fingerprint=fingerprint(handoff), blobs=blobs, take=take)
+
+
+def delegate(parent: Handoff, to_agent: str, task: str, key: str, **fields: Any) -> Handoff:
+    """A part of the work for another agent; the parent keeps the ownership and waits for the answer."""
+    handoff_id = clock.new_id()
+    fields.setdefault("type", "delegation")
+    fields.setdefault("priority", parent.priority)
+    given = fields.get("deadline")
+    fields["deadline"] = min(filter(None, (given, parent.deadline)), default=None)
+    fields["budget"] = smaller(parent.budget, as_budget(fields.get("budget")))
+    timeout, on_timeout = fields.pop("timeout"), fields.pop("on_timeout", "fail")
+    return checked(
+        request(
+            to_agent,
+            redact(task),
+            id=handoff_id,
+            from_agent=parent.to_agent,
+            key=key,
+            workflow_id=parent.workflow_id,
+            conversation_id=parent.conversation_id,
+            parent_id=parent.id,
+            root_id=parent.root_id,
+            line_id=handoff_id,
+            hop=parent.hop + 1,
+            depth=parent.depth + 1,
+            traceparent=parent.traceparent,
+            return_protocol=ReturnProtocol(expected=True, timeout=timeout, on_timeout=on_timeout),
+            **fields,
+        )
+    )
+
+
+def scoped(parent: Handoff, state: Mapping[str, Any], task: str) -> tuple[Context, list[Blob]]:
+    """The context of a delegation: the parent's state as it stands, its history by reference, and the subtask."""
+    history, messages = append(parent.context.history_ref, [Message("user", redact(task), name=parent.to_agent)])
+    state_ref, values = freeze_state(redact_value(dict(state)))
+    context = replace(parent.context, history_ref=history, state_ref=state_ref, completed_work={})
+    return context, [*messages, *values]
+
+
+def advanced(crew: Crew, before: Handoff, update: Mapping[str, Any], said: list[Message]) -> tuple[Context, list[Blob]]:
+    """The context after an agent's turn: its update merged, its messages appended."""
+    context = before.context
+    blobs: list[Blob] = []
+    state_ref, history_ref = context.state_ref, context.history_ref
+    if update:
+        state = merge(crew.state(state_ref), redact_value(dict(update)))
+        state_ref, blobs = freeze_state(state)
+        crew.keep_state(state_ref, state)
+    if said:
+        history_ref, messages = append(history_ref, [redacted(message) for message in said])
+        blobs = [*blobs, *messages]
+    if not blobs:
+        return context, []
+    return replace(context, state_ref=state_ref, history_ref=history_ref), blobs
