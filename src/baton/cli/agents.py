@@ -20,14 +20,10 @@ if TYPE_CHECKING:
 
 @verb(
     argument("name", nargs="?", metavar="NAME"),
-    argument(
-        "--capability", action="append", default=[], metavar="CAP[=0..1]", help="what it can do; repeatable"
-    ),
+    argument("--capability", action="append", default=[], metavar="CAP[=0..1]", help="what it can do; repeatable"),
     argument("--description", default="", metavar="TEXT", help="`agents match` searches it"),
     argument("--specialization", default="", metavar="TEXT"),
-    argument(
-        "--example", action="append", default=[], metavar="TEXT", help="a task that it is good at; repeatable"
-    ),
+    argument("--example", action="append", default=[], metavar="TEXT", help="a task that it is good at; repeatable"),
     argument("--max-concurrent", type=int, metavar="N", help="how much work it may hold at once"),
     argument("--max-time", metavar="TIME", help="how long one piece of work may take it"),
     argument("--max-risk", choices=RISKS, help="the riskiest work that it may do by itself"),
@@ -78,9 +74,7 @@ def _from_arguments(call: Call) -> Profile:
         accepts_handoffs=not args.no_handoffs,
         max_concurrent_tasks=args.max_concurrent,
         max_execution_time=codec.seconds(args.max_time, "--max-time") if args.max_time else None,
-        autonomy_budget=Autonomy(max_risk=args.max_risk or "high", max_tokens=args.max_tokens)
-        if limited
-        else None,
+        autonomy_budget=Autonomy(max_risk=args.max_risk or "high", max_tokens=args.max_tokens) if limited else None,
         allowed_targets=tuple(args.allow_target) if args.allow_target else None,
     )
 
@@ -115,9 +109,7 @@ def agents_list(call: Call) -> int:
     )
     call.screen.table(("AGENT", "AVAILABLE", "BUSY", "SEEN", "CAPABILITIES", "DESCRIPTION"), rows, documents)
     if not found:
-        call.screen.hint(
-            "no agent yet; `baton agents register NAME --capability …` adds one, so does a worker"
-        )
+        call.screen.hint("no agent yet; `baton agents register NAME --capability …` adds one, so does a worker")
     return 0
 
 
@@ -142,9 +134,7 @@ def agents_match(call: Call) -> int:
     wanted = " ".join(call.args.wanted)
     found = rank(wanted, [row.profile for row in relay.store.agents()])
     if not found:
-        raise NotFound(
-            f"{wanted!r:.80}: no agent is a clear match; `baton agents list` shows who can do what"
-        )
+        raise NotFound(f"{wanted!r:.80}: no agent is a clear match; `baton agents list` shows who can do what")
     head = ["AGENT", "SCORE", "CAPABILITIES", "WHY"]
     rows = [[one.profile.agent_id, f"{one.score:.2f}", _skills(one.profile), one.why] for one in found]
     shown = len(head) if call.args.explain else len(head) - 1

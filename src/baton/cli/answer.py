@@ -41,9 +41,7 @@ def handoff_accept(call: Call) -> int:
     """
     args = call.args
     if bool(args.id) == bool(args.agent):
-        raise Malformed(
-            "baton handoff accept: name one handoff, or --agent NAME for its next work; --help tells more"
-        )
+        raise Malformed("baton handoff accept: name one handoff, or --agent NAME for its next work; --help tells more")
     relay = call.relay()
     wanted = find(relay, args.id) if args.id else None
     agent = wanted.to_agent if wanted else args.agent
@@ -64,9 +62,7 @@ def handoff_accept(call: Call) -> int:
                 f"handoff {taken.id}: {taken.status} already{_holder(taken)}; only offered work can be taken"
             )
         kind = getattr(errors, grant.verdict.error, Refused)
-        raise (kind if isinstance(kind, type) and issubclass(kind, BatonError) else Refused)(
-            grant.verdict.reason
-        )
+        raise (kind if isinstance(kind, type) and issubclass(kind, BatonError) else Refused)(grant.verdict.reason)
     call.screen.document(record(taken))
     call.screen.line(f"{taken.id}  epoch {taken.epoch}  {route(taken)}  {taken.task}")
     call.screen.hint(
@@ -117,9 +113,7 @@ def handoff_return(call: Call) -> int:
 
 def _epoch_given(call: Call, handoff: Handoff) -> None:
     if handoff.state is State.CLAIMED and call.args.epoch is None:
-        raise Malformed(
-            f"handoff {handoff.id}: claimed{_holder(handoff)}; say --epoch N, as your `accept` printed it"
-        )
+        raise Malformed(f"handoff {handoff.id}: claimed{_holder(handoff)}; say --epoch N, as your `accept` printed it")
 
 
 def _body(text: str | None, body: str | None) -> Result:
@@ -181,9 +175,7 @@ def handoff_reroute(call: Call) -> int:
     relay = call.relay()
     handoff = find(relay, call.args.id)
     if call.args.agent not in {row.profile.agent_id for row in relay.store.agents()}:
-        raise errors.UnknownAgent(
-            f"agent {call.args.agent}: not registered; `baton agents list` shows who is"
-        )
+        raise errors.UnknownAgent(f"agent {call.args.agent}: not registered; `baton agents list` shows who is")
     by = call.args.by or config.person()
     done = relay.reroute(handoff.id, call.args.agent, by=by, reason=call.args.reason)
     for alert in relay.alerts():

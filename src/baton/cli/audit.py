@@ -53,17 +53,13 @@ def audit_query(call: Call) -> int:
 def audit_verify(call: Call) -> int:
     """Check that no record was changed, removed, moved or cut off. Exit 3 when the trail is broken."""
     if call.args.path and not Path(call.args.path).exists():
-        raise NotFound(
-            f"{call.args.path}: not there; name a directory or file that `baton audit export` wrote"
-        )
+        raise NotFound(f"{call.args.path}: not there; name a directory or file that `baton audit export` wrote")
     report = call.relay().audit.verify(call.args.path)
     call.screen.document({"ok": report.ok, "report": report})
     for number, text in enumerate(str(report).splitlines()):
         call.screen.line(text, ("good" if report.ok else "bad") if number == 0 else "")
     if not report.ok:
-        call.screen.hint(
-            "stop the writers, keep a copy of the file, and compare with the newest export or backup"
-        )
+        call.screen.hint("stop the writers, keep a copy of the file, and compare with the newest export or backup")
     return 0 if report.ok else 3
 
 

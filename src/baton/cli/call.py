@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Callable
 from importlib import import_module
 from inspect import cleandoc
@@ -97,15 +96,14 @@ class Call:
         if self._relay is None:
             from baton.relay import Relay
 
+            url = self.url
             if self.missing and not create:
                 if self.args.store:
-                    raise NotFound(
-                        f"store {self.url}: not there; check the name, or `baton handoff send` makes one"
-                    )
-                self.url = ":memory:"
-            elif self.url == config.STORE:
-                Path(config.STORE).parent.mkdir(mode=0o700, exist_ok=True)
-            self._relay = Relay(self.url)
+                    raise NotFound(f"store {url}: not there; check the name, or `baton handoff send` makes one")
+                url = ":memory:"
+            elif url == config.STORE:
+                Path(url).parent.mkdir(mode=0o700, exist_ok=True)
+            self._relay = Relay(url)
         return self._relay
 
     def close(self) -> None:
@@ -128,12 +126,8 @@ def parser(name: str) -> argparse.ArgumentParser:
     )
     for names, options in found.arguments:
         made.add_argument(*names, **options)
-    made.add_argument(
-        "--json", action="store_true", help="one JSON document, or JSON Lines where there may be many"
-    )
-    made.add_argument(
-        "--store", metavar="URL", help="where it is remembered; else BATON_STORE, else .baton/baton.db"
-    )
+    made.add_argument("--json", action="store_true", help="one JSON document, or JSON Lines where there may be many")
+    made.add_argument("--store", metavar="URL", help="where it is remembered; else BATON_STORE, else .baton/baton.db")
     return made
 
 
@@ -141,6 +135,12 @@ def load(name: str) -> Verb:
     """Import a verb."""
     found: Verb = getattr(import_module(f"baton.cli.{VERBS[name][0]}"), name.replace(" ", "_"))
     return found
+
+
+def _more(error: BatonError) -> dict[str, str]:
+    """Where to look, of an error that ended a workflow."""
+    result = getattr(error, "result", None)
+    return {"workflow_id": result.workflow_id, "status": result.status} if result is not None else {}
 
 
 def run(name: str, words: list[str]) -> int:
@@ -153,16 +153,13 @@ def run(name: str, words: list[str]) -> int:
     except SystemExit as end:  # --help
         return int(end.code or 0)
     except BatonError as error:
-        complain(str(error), type(error).__name__, as_json="--json" in words)
+        complain(str(error), type(error).__name__, as_json="--json" in words, more=_more(error))
         return next((code for kind, code in EXITS if isinstance(error, kind)), 2)
     except OSError as error:
         if isinstance(error, BrokenPipeError):
             raise
-        complain(
-            f"{error.filename or ''}: {error.strerror}".lstrip(": "), "OSError", as_json="--json" in words
-        )
+        complain(f"{error.filename or ''}: {error.strerror}".lstrip(": "), "OSError", as_json="--json" in words)
         return 2
     finally:
         if call is not None:
             call.close()
-        sys.stderr.flush()

@@ -110,9 +110,7 @@ def alerts(call: Call) -> int:
 
 
 @verb(
-    argument(
-        "conversation", nargs="?", metavar="CONVERSATION", help="an id of a conversation, workflow or handoff"
-    ),
+    argument("conversation", nargs="?", metavar="CONVERSATION", help="an id of a conversation, workflow or handoff"),
     argument("--limit", type=int, default=50, metavar="N", help="the newest N workflows (default 50)"),
     examples=("baton history", "baton history 3fa2c81b"),
 )
@@ -137,7 +135,7 @@ def history(call: Call) -> int:
                 one.conversation_id[:short],
                 status,
                 since,
-                one.handoffs,
+                one.handoffs + 1,
                 root.to_agent,
                 root.task,
             )
@@ -154,9 +152,7 @@ def history(call: Call) -> int:
                 "task": root.task,
             }
         )
-    call.screen.table(
-        ("WORKFLOW", "CONVERSATION", "STATUS", "SINCE", "HANDOFFS", "FIRST", "TASK"), rows, documents
-    )
+    call.screen.table(("WORKFLOW", "CONVERSATION", "STATUS", "SINCE", "HANDOFFS", "FIRST", "TASK"), rows, documents)
     if not found:
         empty(call, "no workflow yet")
     return 0

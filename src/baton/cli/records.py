@@ -89,8 +89,7 @@ def table(screen: Screen, handoffs: list[Handoff], now: int) -> None:
     """Handoffs as rows."""
     short = 8 if screen.tty else None
     rows = [
-        (one.id[:short], one.status, route(one), one.priority, age(now, one.timestamp), one.task)
-        for one in handoffs
+        (one.id[:short], one.status, route(one), one.priority, age(now, one.timestamp), one.task) for one in handoffs
     ]
     screen.table(("ID", "STATE", "FROM → TO", "PRIORITY", "AGE", "TASK"), rows, map(record, handoffs))
 
@@ -109,9 +108,7 @@ def next_step(handoff: Handoff) -> str:
     if handoff.state is State.REJECTED:
         return f"`baton recover` or a worker moves it on, or you: `baton handoff reroute {short} AGENT`"
     if handoff.state is State.CLAIMED:
-        return (
-            f"{handoff.to_agent} works on it: `baton handoff return {short} --epoch {handoff.epoch} --text …`"
-        )
+        return f"{handoff.to_agent} works on it: `baton handoff return {short} --epoch {handoff.epoch} --text …`"
     return ""
 
 

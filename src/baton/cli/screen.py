@@ -41,9 +41,7 @@ def _json(value: Any) -> str:
     text = msgspec.json.encode(value).decode()
     if text.isascii():
         return text
-    return "".join(
-        one if _seen(one) == one else one.encode("unicode_escape").decode() for one in _paired(text)
-    )
+    return "".join(one if _seen(one) == one else one.encode("unicode_escape").decode() for one in _paired(text))
 
 
 def _paired(text: str) -> Iterable[str]:
@@ -56,10 +54,10 @@ def _paired(text: str) -> Iterable[str]:
             yield one
 
 
-def complain(message: str, kind: str, *, as_json: bool) -> None:
+def complain(message: str, kind: str, *, as_json: bool, more: dict[str, str] | None = None) -> None:
     """Say one error: a line for people, with --json also a document."""
     if as_json:
-        print(_json({"error": message, "kind": kind}), flush=True)
+        print(_json({"error": message, "kind": kind, **(more or {})}), flush=True)
     print(f"error: {safe(message)}", file=sys.stderr, flush=True)
 
 
@@ -133,9 +131,7 @@ class Screen:
             for value in values:
                 print(_json(codec.plain(value)))
 
-    def table(
-        self, head: Sequence[str], rows: Iterable[Sequence[object]], records: Iterable[Any] = ()
-    ) -> None:
+    def table(self, head: Sequence[str], rows: Iterable[Sequence[object]], records: Iterable[Any] = ()) -> None:
         """Columns for a person, tab-separated values for a pipe, JSON Lines for a program."""
         if self.as_json:
             self.records(records)

@@ -12,11 +12,13 @@ import msgspec
 
 from baton import clock, errors
 from baton.cli.call import Call, argument, verb
-from baton.cli.records import moved, record
+from baton.cli.records import moved, next_step, record
 from baton.errors import Malformed, TimedOut, Unfinished
+from baton.lifecycle import State
 from baton.protocol import codec
 from baton.protocol.artifacts import Artifact, inside
 from baton.protocol.handoff import (
+    HUMAN,
     USER,
     Handoff,
     Rationale,
@@ -46,23 +48,17 @@ SWEEP = 1.0
     argument("--timeout", metavar="TIME", help='how long the answer may take: 90, "5m", "2h", PT30S'),
     argument("--on-timeout", choices=("retry", "escalate", "fail"), help="what happens without an answer"),
     argument("--type", choices=TYPES, help="sequential moves ownership, delegation wants an answer"),
-    argument(
-        "--require", action="append", metavar="CAP[=MIN]", help="a capability that the work needs; repeatable"
-    ),
+    argument("--require", action="append", metavar="CAP[=MIN]", help="a capability that the work needs; repeatable"),
     argument("--budget", type=int, metavar="TOKENS", help="the most tokens it may use"),
     argument("--max-cost", type=float, metavar="MONEY", help="the most money it may cost"),
     argument("--risk", choices=RISKS, help="how risky it is"),
     argument("--rationale", metavar="TEXT", help="the decision behind it, for the audit"),
     argument("--artifact", action="append", metavar="PATH", help="a file that belongs to it; repeatable"),
-    argument(
-        "--set", action="append", metavar="KEY=VALUE", help="a shared variable, JSON or text; repeatable"
-    ),
+    argument("--set", action="append", metavar="KEY=VALUE", help="a shared variable, JSON or text; repeatable"),
     argument("--conversation", metavar="ID", help="the conversation that it belongs to"),
     argument("--approval", action="store_true", help="a person approves before it starts"),
     argument("--file", metavar="PATH", help="read the request from a JSON document; - is standard input"),
-    argument(
-        "--wait", nargs="?", type=float, const=0.0, metavar="SECONDS", help="wait for the answer and print it"
-    ),
+    argument("--wait", nargs="?", type=float, const=0.0, metavar="SECONDS", help="wait for the answer and print it"),
     examples=(
         'baton handoff send --from triage --to billing --task "Refund order 7" --require refunds=0.8',
         "baton handoff send --file request.json --wait 60",
@@ -80,11 +76,14 @@ def handoff_send(call: Call) -> int:
     if call.args.wait is None:
         moved(call.screen, made, made.task)
         return 0
+    if made.state in {State.WAITING, State.PARKED, State.REJECTED} or made.to_agent == HUMAN:
+        call.screen.hint(f"{made.id} is {made.status}; {next_step(made)}")
     answer = _answer(relay, made, call.args.wait)
     call.screen.document({"handoff": record(relay.get(made.id)), **document(answer)})
     body = answer.output
     text = body if isinstance(body, str) else codec.canonical(body).decode() if body is not None else ""
-    call.screen.block(text, indent="")
+    if text:
+        call.screen.block(text, indent="")
     if answer.status in {"success", "partial"}:
         return 0
     name, _, _ = answer.error.partition(": ")
@@ -190,9 +189,7 @@ def _answer(relay: Relay, made: Handoff, seconds: float) -> Return:
             return relay.store.returned(made.id) or Return(status="failed", error="Cancelled: called off")
         now = clock.monotonic()
         if now >= end:
-            raise TimedOut(
-                f"handoff {made.id}: no answer within {seconds:g} s; it goes on, see `baton handoff show`"
-            )
+            raise TimedOut(f"handoff {made.id}: no answer within {seconds:g} s; it goes on, see `baton handoff show`")
         if now - swept >= SWEEP:
             relay.recover()
             swept = now

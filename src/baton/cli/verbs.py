@@ -70,9 +70,7 @@ def help_on(words: list[str], *, asked: bool) -> int:
         return run(name, ["--help"])
     if words:
         return unknown(words, as_json=False)
-    print(
-        "baton hands work from one agent to another: claimed once, in budget, approved, audited, recovered.\n"
-    )
+    print("baton hands work from one agent to another: claimed once, in budget, approved, audited, recovered.\n")
     for heading, group in GROUPS.items():
         print(heading)
         for verb, (_, what) in group.items():

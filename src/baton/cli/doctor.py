@@ -1,0 +1,164 @@
+"""`doctor`: whether this machine and this store are fit for work."""
+
+from __future__ import annotations
+
+import platform
+import shutil
+import stat
+import sys
+from collections.abc import Iterator
+from importlib.resources import files
+from pathlib import Path
+from typing import NamedTuple
+
+from baton import clock, config
+from baton.cli.call import Call, verb
+from baton.cli.records import clock_time
+from baton.errors import BatonError
+from baton.protocol.codec import to_microseconds, to_time
+from baton.protocol.handoff import Handoff
+from baton.relay import Relay
+
+TOOLS = {
+    "git": "projects and boards need it",
+    "rg": "searches of large boards are faster with it",
+    "strace": "proves crash safety in the tests",
+    "tmux": "agents in terminals need it",
+}
+BORN = 1_767_225_600_000_000  # 2026 began: a clock before that is wrong
+AHEAD = 5_000_000
+
+
+class Check(NamedTuple):
+    """One thing that was looked at; `optional` ones do not make the end result bad."""
+
+    name: str
+    ok: bool
+    found: str
+    cure: str = ""
+    optional: bool = False
+
+
+@verb(examples=("baton doctor", "baton doctor --json"))
+def doctor(call: Call) -> int:
+    """Check Python, SQLite, the file system, permissions, clock, schema, audit and claims; say what to do.
+
+    Exit 3 when something has to be done. Tools that are only useful do not count.
+    """
+    found = [*_machine(), *_store(call), *_tools()]
+    bad = [one for one in found if not one.ok and not one.optional]
+    call.screen.document({"ok": not bad, "checks": [one._asdict() for one in found]})
+    for one in found:
+        word, style = ("OK", "good") if one.ok else ("--", "dim") if one.optional else ("BAD", "bad")
+        cure = "" if one.ok or not one.cure else f"; {one.cure}"
+        if not call.screen.as_json:
+            print(f"{call.screen.paint(word.ljust(4), style)}{call.screen.paint(f'{one.name}: {one.found}{cure}', '')}")
+    call.screen.hint("all is well" if not bad else f"{len(bad)} to be cured")
+    return 3 if bad else 0
+
+
+def _machine() -> Iterator[Check]:
+    import apsw
+
+    from baton.stores.connection import SAFE_WAL
+
+    yield Check("Python", sys.version_info >= (3, 11), platform.python_version(), "install Python 3.11 or newer")
+    safe = SAFE_WAL <= apsw.SQLITE_VERSION_NUMBER
+    yield Check("SQLite", safe, apsw.sqlite_lib_version(), "pip install --upgrade apsw")
+    now = clock.now()
+    yield Check("clock", now > BORN, clock_time(now), "set the time of this machine; leases and deadlines need it")
+
+
+def schema(path: Path) -> int:
+    """The schema of a store, without changing it."""
+    import apsw
+
+    connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
+    try:
+        return int(connection.pragma("user_version"))
+    finally:
+        connection.close()
+
+
+def _store(call: Call) -> Iterator[Check]:
+    path = call.path
+    if path is None:
+        yield Check("store", ok=True, found=f"{call.url} is not a file")
+        return
+    yield _place(path)
+    if call.missing:
+        yield Check("store", ok=True, found=f"{path}: not there yet; `baton handoff send` makes it")
+        return
+    yield from _files(path)
+    try:
+        pending = _known() - schema(path)
+        yield Check("schema", pending <= 0, f"{pending} migrations pending" if pending > 0 else "up to date",
+                    "copy the file, then `baton store migrate`")  # fmt: skip
+        if pending <= 0:
+            yield from _opened(call.relay())
+    except (BatonError, Exception) as error:  # noqa: BLE001 - whatever is wrong is what was to be found
+        yield Check("store", ok=False, found=f"{path}: {error}", cure="give another file, or restore a backup")
+
+
+def _known() -> int:
+    return sum(item.name[:4].isdigit() for item in (files("baton.stores") / "sql").iterdir())
+
+
+def _place(path: Path) -> Check:
+    from baton.stores.connection import NETWORK, file_system
+
+    folder = next(one for one in path.resolve().parents if one.exists())
+    kind = file_system(folder)
+    return Check("file system", kind not in NETWORK, kind or "local as far as can be told", "use a local disk")
+
+
+def _files(path: Path) -> Iterator[Check]:
+    for one in (path, path.with_name(f"{path.name}.gate")):
+        if one.exists():
+            mode = stat.S_IMODE(one.stat().st_mode)
+            yield Check("permissions", not mode & 0o077, f"{one.name} {mode:04o}", f"chmod 600 {one}")
+    folder = path.resolve().parent
+    mode = stat.S_IMODE(folder.stat().st_mode)
+    yield Check(
+        "folder", not mode & 0o022 or bool(mode & stat.S_ISVTX), f"{folder.name} {mode:04o}", f"chmod go-w {folder}"
+    )
+    free = shutil.disk_usage(folder).free
+    yield Check("disk", free > 100 * 2**20, f"{free // 2**20} MiB free", "make room: a full disk stops every write")
+
+
+def _opened(relay: Relay) -> Iterator[Check]:
+    store = relay.store
+    mode, level = store.setting("journal_mode"), store.setting("synchronous")
+    yield Check("WAL", mode == "wal", f"journal_mode {mode}", "open it with this version of baton once")
+    yield Check("sync", level >= 2, f"synchronous {level}", "use durability='power'")
+    size = store.setting("page_count") * store.setting("page_size")
+    yield Check("size", ok=True, found=f"{size / 2**20:.1f} MiB")
+    yield _order(store.find(limit=1, newest=True), store.now())
+    report = relay.audit.verify()
+    yield Check("audit", report.ok, str(report).splitlines()[0], "`baton audit verify` names the records")
+    yield _expired(relay)
+    waiting = len(relay.waiting())
+    yield Check("people", ok=not waiting, found=f"{waiting} waiting", cure="`baton waiting` shows what", optional=True)
+    where = relay.audit.checkpoints
+    apart = where is None or where.is_relative_to(config.state_dir())
+    yield Check("checkpoints", apart, str(where or "none"), "keep them apart from the store")
+
+
+def _order(newest: list[Handoff], now: int) -> Check:
+    last = to_microseconds(newest[0].timestamp) if newest else 0
+    ahead = last - now
+    text = f"the newest handoff is from {clock_time(to_time(last))}" if last else "no handoff yet"
+    return Check("time", ahead < AHEAD, text, "the clock went back: set it right before you go on")
+
+
+def _expired(relay: Relay) -> Check:
+    from baton.cli.upkeep import stuck
+
+    found = stuck(relay)
+    return Check("claims", not found, f"{len(found)} due or orphaned", "`baton recover` or a running worker moves them")
+
+
+def _tools() -> Iterator[Check]:
+    for tool, use in TOOLS.items():
+        found = shutil.which(tool)
+        yield Check(tool, ok=bool(found), found=found or "not found", cure=use, optional=True)

@@ -1,0 +1,170 @@
+"""`stats`: what the store can tell about how the work goes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from baton.cli.call import Call, argument, verb
+from baton.cli.records import lasting, money
+from baton.cli.show import empty
+from baton.cli.upkeep import breaker_record
+from baton.lifecycle import ENDED
+from baton.protocol.limits import MILLION
+
+if TYPE_CHECKING:
+    from baton.cli.screen import Screen
+    from baton.relay import Relay
+
+BATCH = 10_000
+FINAL = frozenset(ENDED)
+
+
+class Seen(msgspec.Struct, frozen=True):
+    """What is needed of an audit record."""
+
+    handoff_id: str
+    timestamp: datetime
+    event_type: str
+    context_snapshot: dict[str, Any] = {}
+    detail: dict[str, Any] = {}
+
+
+_read = msgspec.json.Decoder(Seen).decode
+
+
+@verb(
+    argument("--workflows", type=int, default=10, metavar="N", help="show the newest N workflows (default 10)"),
+    examples=("baton stats", "baton stats --json"),
+)
+def stats(call: Call) -> int:
+    """Counts, tokens, money, latency and success: per workflow, agent and route; and what was stopped."""
+    relay = call.relay()
+    found = collect(relay, call.args.workflows)
+    call.screen.document(found)
+    if not found["handoffs"]["total"]:
+        empty(call, "no handoff here yet")
+    elif not call.screen.as_json:
+        _print(call.screen, found)
+    return 0
+
+
+def collect(relay: Relay, workflows: int = 10) -> dict[str, Any]:
+    """All numbers, as one document. Seconds; money in whole units."""
+    usage = relay.store.usage()
+    states: Counter[str] = Counter()
+    for _, _, state, count, _, _ in usage:
+        states[state] += count
+    accept, end, loops = _times(_records(relay))
+    now = relay.store.now()
+    return {
+        "handoffs": {"total": sum(states.values()), "by_state": dict(states)},
+        "latency": {"to_accept": _spread(accept), "to_end": _spread(end)},
+        "agents": _summed((row[1], row) for row in usage),
+        "routes": _summed((f"{row[0]} → {row[1]}", row) for row in usage),
+        "workflows": [
+            {
+                "name": one.id,
+                "handoffs": one.handoffs + 1,
+                "tokens": one.tokens_spent,
+                "cost": one.cost_spent / MILLION,
+                "agents": one.agents,
+            }
+            for one in relay.store.workflows(limit=workflows)
+        ],
+        "breakers": [breaker_record(one, now) for one in relay.store.breakers()],
+        "loops_caught": loops,
+    }
+
+
+def _records(relay: Relay) -> Iterator[Seen]:
+    after = 0
+    while entries := relay.store.audit(limit=BATCH, after=after):
+        after = entries[-1].seq
+        yield from (_read(entry.record) for entry in entries)
+
+
+def _times(records: Iterable[Seen]) -> tuple[list[float], list[float], int]:
+    """Seconds from offer to first acceptance, from offer to end; and how many loops were stopped."""
+    begun: dict[str, datetime] = {}
+    accepted: dict[str, float] = {}
+    ended: dict[str, float] = {}
+    loops = 0
+    for one in records:
+        first = begun.setdefault(one.handoff_id, one.timestamp)
+        passed = (one.timestamp - first).total_seconds()
+        if one.event_type == "accepted":
+            accepted.setdefault(one.handoff_id, passed)
+        if one.context_snapshot.get("task_status") in FINAL and one.event_type != "initiated":
+            ended.setdefault(one.handoff_id, passed)
+        loops += one.detail.get("error") == "LoopDetected"
+    return list(accepted.values()), list(ended.values()), loops
+
+
+def _spread(seconds: list[float]) -> dict[str, Any]:
+    if not seconds:
+        return {"count": 0, "average": None, "p99": None}
+    ordered = sorted(seconds)
+    rank = -(-len(ordered) * 99 // 100)
+    return {"count": len(ordered), "average": sum(ordered) / len(ordered), "p99": ordered[rank - 1]}
+
+
+def _summed(rows: Iterable[tuple[str, tuple[str, str, str, int, int, int]]]) -> list[dict[str, Any]]:
+    table: dict[str, dict[str, Any]] = {}
+    for name, (_, _, state, count, tokens, cost) in rows:
+        one = table.setdefault(name, {"name": name, "handoffs": 0, "completed": 0, "failed": 0, "tokens": 0, "cost": 0})
+        one["handoffs"] += count
+        one["tokens"] += tokens
+        one["cost"] += cost
+        if state in {"completed", "failed"}:
+            one[state] += count
+    for one in table.values():
+        tried = one["completed"] + one["failed"]
+        one["success"] = one["completed"] / tried if tried else None
+        one["cost"] /= MILLION
+    return sorted(table.values(), key=lambda one: (-one["handoffs"], one["name"]))
+
+
+def _print(screen: Screen, found: dict[str, Any]) -> None:
+    states = ", ".join(f"{count} {state}" for state, count in found["handoffs"]["by_state"].items())
+    latency = [
+        (title, f"{lasting(one['average'])} on average, {lasting(one['p99'])} p99, {one['count']} handoffs")
+        for title, one in (("to accept", found["latency"]["to_accept"]), ("to end", found["latency"]["to_end"]))
+        if one["count"]
+    ]
+    total = f"{found['handoffs']['total']}: {states}"
+    screen.fields([("handoffs", total), *latency, ("loops caught", str(found["loops_caught"]))])
+    for title, key in (("agents", "agents"), ("routes", "routes")):
+        screen.heading(title)
+        rows = [
+            (
+                one["name"],
+                one["handoffs"],
+                f"{one['success']:.0%}" if one["success"] is not None else "",
+                one["tokens"],
+                money(round(one["cost"] * MILLION)),
+            )
+            for one in found[key]
+        ]
+        screen.table(("NAME", "HANDOFFS", "SUCCESS", "TOKENS", "MONEY"), rows)
+    screen.heading("newest workflows")
+    short = 8 if screen.tty else None
+    flows = [
+        (
+            one["name"][:short],
+            one["handoffs"],
+            one["tokens"],
+            money(round(one["cost"] * MILLION)),
+            ", ".join(one["agents"]),
+        )
+        for one in found["workflows"]
+    ]
+    screen.table(("WORKFLOW", "HANDOFFS", "TOKENS", "MONEY", "AGENTS"), flows)
+    if found["breakers"]:
+        screen.heading("breakers")
+        rested = [(one["subject"], one["state"], one["failure"], one["failures"]) for one in found["breakers"]]
+        screen.table(("SUBJECT", "STATE", "FAILURE", "IN A ROW"), rested)
