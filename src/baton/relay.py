@@ -178,14 +178,14 @@ class Relay:
     async def stream(self, to: str, task: str, **options: Any) -> AsyncIterator[tuple[str, Handoff]]:
         """`run`, told step by step: pairs of event and handoff; the last one is ("end", root)."""
         queue: asyncio.Queue[tuple[str, Handoff] | None] = asyncio.Queue()
-        first, taken = await self._begin(to, task, options)
+        first, _ = await self._begin(to, task, options, take=False)
 
         def listen(event: str, handoff: Handoff) -> None:
             if handoff.workflow_id == first.workflow_id:
                 queue.put_nowait((event, handoff))
 
         self._crew.listeners.append(listen)
-        task_ = asyncio.ensure_future(self._finished(first, None, taken=taken))
+        task_ = asyncio.ensure_future(self._finished(first, None))
         task_.add_done_callback(lambda _: queue.put_nowait(None))
         try:
             yield "initiated", first
