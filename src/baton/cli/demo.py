@@ -15,7 +15,7 @@ from textwrap import fill, shorten
 from typing import TYPE_CHECKING, Any
 
 from baton import BatonError, Fenced, Limits, Refused
-from baton.cli.demo_team import APPROVER, FIGURES, ran_log, team
+from baton.cli.demo_team import FIGURES, ran_log, team
 from baton.relay import Relay
 from baton.stores.seal import seal
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 PATIENCE = 30.0
 PAUSE = 2.2
-FORGED = "ann"
+APPROVER, FORGED = "ana", "ann"
 
 
 class NotAsTold(Exception):
@@ -145,10 +145,21 @@ class Stage:
         """Which agents really ran, in order."""
         return ran_log(self.url).read_text(encoding="utf-8").splitlines()
 
-    def child(self, role: str, *rest: str) -> subprocess.Popen[bytes]:
-        """Start another process of the demo."""
-        argv = [sys.executable, "-m", "baton.cli.demo_team", role, self.url, *rest]
-        return subprocess.Popen(argv, stdin=subprocess.PIPE)
+    def hire(self) -> None:
+        """Start a worker process; it stops when its standard input is closed."""
+        argv = [sys.executable, "-m", "baton.cli.demo_team", self.url]
+        worker = subprocess.Popen(argv, stdin=subprocess.PIPE)
+        self.workers[worker.pid] = worker
+
+    async def command(self, *words: str) -> None:
+        """Run `baton` in a process of its own, as a person would in another terminal."""
+        self.tell.command(shlex.join(["baton", *words]))
+        argv = [sys.executable, "-m", "baton.cli", *words, "--store", self.url]
+        pipe = asyncio.subprocess.PIPE
+        process = await asyncio.create_subprocess_exec(*argv, stdout=asyncio.subprocess.DEVNULL, stderr=pipe)
+        _, said = await process.communicate()
+        if process.returncode:
+            raise NotAsTold(f"scene {self.tell.n}: `baton {words[0]}` failed: {said.decode().strip()}")
 
     async def until(self, look: Callable[[], Any], what: str) -> Any:
         """Wait for something that another process does."""
@@ -191,8 +202,7 @@ async def approved(stage: Stage) -> None:
     tell, relay = stage.tell, stage.relay
     await tell.scene(
         "Work waits for a person",
-        "Paying money back needs a yes. The handoff to `payout` is written down and waits; no answer is not "
-        "a yes.",
+        "Paying money back needs a yes. The handoff to `payout` is written down and waits; no answer is not a yes.",
     )
     limits = Limits(approve=("payout",))
     running = asyncio.create_task(relay.run("clerk", "pay back order 17", limits=limits))
@@ -200,9 +210,8 @@ async def approved(stage: Stage) -> None:
         held = (await stage.until(relay.waiting, "the handoff that waits"))[0]
         tell.check(held.to_agent == "payout", f"{held.from_agent} -> {held.to_agent} is {held.status}")
         tell.check("payout" not in stage.ran(), "`payout` has not started")
-        tell.say(f"Another process, started by {APPROVER}, approves it.")
-        done = await asyncio.to_thread(stage.child("approve", held.id).wait)
-        tell.check(done == 0, "the approving process ended well")
+        tell.say("Somebody approves it, in another process; it could be days later:")
+        await stage.command("approve", held.id, "--by", APPROVER)
         result = await asyncio.wait_for(running, PATIENCE)
     finally:
         running.cancel()
@@ -221,8 +230,8 @@ async def taken_over(stage: Stage) -> None:
         "Two worker processes stand by. One claims the work of `analyst`, which first has `reader` read "
         "figures and then takes its time. In the middle of that we kill -9 the process that holds the claim.",
     )
-    for worker in (stage.child("worker"), stage.child("worker")):
-        stage.workers[worker.pid] = worker
+    stage.hire()
+    stage.hire()
     flow = (await relay.run("analyst", "add up the sales", wait=False)).workflow_id
     await stage.until(lambda: "analyst 1" in stage.ran(), "a worker in the middle of its work")
     held = relay.store.find(workflow_id=flow, to_agent="analyst")[0]
@@ -279,9 +288,7 @@ async def budget_refused(stage: Stage) -> None:
         "The workflow may use 10,000 tokens. `researcher` used 9,000 and wants to give `writer` 5,000 more.",
     )
     limits = Limits(max_tokens=10_000)
-    result = await stage.refused(
-        "researcher", "a report", "BudgetExceeded", limits=limits, workflow_id="demo-budget"
-    )
+    result = await stage.refused("researcher", "a report", "BudgetExceeded", limits=limits, workflow_id="demo-budget")
     tell.check(result.tokens == 9_000, f"{result.tokens:,} tokens are counted as used", tokens=result.tokens)
     tell.check("writer" not in stage.ran(), "`writer` never started")
 
@@ -296,9 +303,7 @@ async def verified(stage: Stage) -> None:
     )
     count = seal(stage.relay.store)
     report = stage.relay.audit.verify()
-    tell.check(
-        report.ok and report.records == count, f"verified: {count} records, all as written", records=count
-    )
+    tell.check(report.ok and report.records == count, f"verified: {count} records, all as written", records=count)
     stage.relay.close()
     kinds = [one.kind for one in _forge(stage, tell)]
     tell.check("edited" in kinds, "the change was found, and where", findings=kinds)
@@ -341,7 +346,8 @@ def goodbye(place: Path, tell: Teller) -> None:
     tell.say("All of it happened as told. Look at what is left of it:")
     tell.command(f"baton audit query --to payout --store {store}")
     tell.command(f"baton audit verify --store {forged}")
-    tell.command(f"baton graph --store {store}")
+    tell.command(f"baton history --store {store}")
+    tell.command(f"baton graph demo-loop --store {store}")
     tell.say("Read on: README.md, docs/tutorial/first-handoff.md, examples/. Clean up:")
     tell.command(f"rm -r {shlex.quote(str(place))}")
 

@@ -1,4 +1,4 @@
-"""The agents of `baton demo`, and the two other processes that take part in it."""
+"""The agents of `baton demo`, and the worker process that serves them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from baton import Command, Relay
 if TYPE_CHECKING:
     from baton import Turn
 
-APPROVER = "ana"
 FIGURES = [17, 25]
 NAMES = (
     "triage",
@@ -100,12 +99,5 @@ async def serve(url: str) -> int:
     return 0
 
 
-def approve(url: str, handoff_id: str) -> int:
-    """Say yes, as a person would in another terminal."""
-    with Relay(url) as relay:
-        return 0 if relay.approve(handoff_id, by=APPROVER).status == "offered" else 1
-
-
 if __name__ == "__main__":
-    role, *rest = sys.argv[1:]
-    sys.exit(asyncio.run(serve(*rest)) if role == "worker" else approve(*rest))
+    sys.exit(asyncio.run(serve(sys.argv[1])))
