@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from baton.cli.call import Call, argument, verb
-from baton.cli.records import find, full_id
+from baton.cli.records import counted, find, full_id
 from baton.cli.screen import safe
 from baton.cli.show import empty
 from baton.errors import NotFound
@@ -37,7 +37,7 @@ def graph(call: Call) -> int:
     else:
         result = relay.result(workflow_id)
         call.screen.line(
-            f"workflow {workflow_id}  {result.status}  {len(made)} handoffs  {result.tokens} tokens", "bold"
+            f"workflow {workflow_id}  {result.status}  {counted(len(made), 'handoff')}  {result.tokens} tokens", "bold"
         )
         _draw(call, made)
     return 0

@@ -80,6 +80,11 @@ def clock_time(moment: datetime | int | None) -> str:
     return f"{at:%Y-%m-%d %H:%M:%S} UTC"
 
 
+def counted(number: int, what: str) -> str:
+    """A number of things."""
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
 def money(millionths: int) -> str:
     """A sum of money."""
     return f"{millionths / 1e6:.6f}".rstrip("0").rstrip(".") if millionths else "0"

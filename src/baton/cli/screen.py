@@ -118,7 +118,9 @@ class Screen:
         room = max((len(name) for name, _ in shown), default=0)
         for name, value in shown:
             if not self.as_json:
-                print(f"{self.paint(name.ljust(room), 'dim')}  {self.paint(str(value), str(value))}")
+                print(
+                    f"{self.paint(name.ljust(room), 'dim')}  {self.paint(str(value), str(value) if name == 'state' else '')}"
+                )
 
     def document(self, value: Any) -> None:
         """One JSON document."""
@@ -153,8 +155,8 @@ class Screen:
         widths[widest] = max(12, widths[widest] - max(0, over))
         for number, row in enumerate([list(head), *cells]):
             padded = []
-            for cell, room in zip(row, widths, strict=True):
+            for title, cell, room in zip(head, row, widths, strict=True):
                 text = _cut(cell, room)
-                style = "dim" if number == 0 else cell
+                style = "dim" if number == 0 else cell if title in {"STATE", "STATUS"} else ""
                 padded.append(self.paint(text, style) + " " * (room - _width(text)))
             yield "  ".join(padded).rstrip()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from baton.cli.call import Call, argument, verb
-from baton.cli.records import lasting, money
+from baton.cli.records import counted, lasting, money
 from baton.cli.show import empty
 from baton.cli.upkeep import breaker_record
 from baton.lifecycle import ENDED
@@ -132,7 +132,7 @@ def _summed(rows: Iterable[tuple[str, tuple[str, str, str, int, int, int]]]) -> 
 def _print(screen: Screen, found: dict[str, Any]) -> None:
     states = ", ".join(f"{count} {state}" for state, count in found["handoffs"]["by_state"].items())
     latency = [
-        (title, f"{lasting(one['average'])} on average, {lasting(one['p99'])} p99, {one['count']} handoffs")
+        (title, f"{lasting(one['average'])} on average, {lasting(one['p99'])} p99, {counted(one['count'], 'handoff')}")
         for title, one in (("to accept", found["latency"]["to_accept"]), ("to end", found["latency"]["to_end"]))
         if one["count"]
     ]

@@ -14,7 +14,7 @@ import msgspec
 
 from baton import clock, config
 from baton.cli.call import Call, argument, verb
-from baton.cli.records import full_id, lasting, record, route
+from baton.cli.records import counted, full_id, lasting, record, route
 from baton.errors import BatonError, Malformed, NotFound
 from baton.protocol import codec
 from baton.relay import Relay
@@ -79,7 +79,7 @@ async def _serve(call: Call, relay: Relay) -> int:
     screen.flush()
     async with relay:
         done = await relay.work(stop, slots=call.args.slots)
-    screen.line(f"stopped after {done} handoffs")
+    screen.line(f"stopped after {counted(done, 'handoff')}")
     screen.document({"event": "stopped", "handoffs": done})
     return 0
 
