@@ -22,12 +22,12 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _dispatch(words: list[str]) -> int:
-    from baton.cli import verbs
+    from baton.cli import overview, verbs
 
     first = _leading(words)
     given = words[len(first) :]
     if not given or given[0] in {"-h", "--help", "help"}:
-        return verbs.help_on(given[1:], asked=bool(given))
+        return overview.help_on(given[1:], asked=bool(given))
     if given[0] == "--version":
         from baton import __version__
 
@@ -35,7 +35,7 @@ def _dispatch(words: list[str]) -> int:
         return 0
     name = verbs.named(given)
     if name is None:
-        return verbs.unknown(given, as_json="--json" in words)
+        return overview.unknown(given, as_json="--json" in words)
     rest = [*first, *given[len(name.split()) :]]
     if name == "demo":
         from baton.cli import demo

@@ -1,4 +1,4 @@
-"""`doctor`: whether this machine and this store are fit for work."""
+"""`doctor`: whether this machine and this store are fit for work; and `store migrate`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from typing import NamedTuple
 from baton import clock, config
 from baton.cli.call import Call, verb
 from baton.cli.records import clock_time
-from baton.errors import BatonError
+from baton.cli.upkeep import stuck
+from baton.errors import BatonError, NotFound
 from baton.protocol.codec import to_microseconds, to_time
 from baton.protocol.handoff import Handoff
 from baton.relay import Relay
@@ -152,8 +153,6 @@ def _order(newest: list[Handoff], now: int) -> Check:
 
 
 def _expired(relay: Relay) -> Check:
-    from baton.cli.upkeep import stuck
-
     found = stuck(relay)
     return Check("claims", not found, f"{len(found)} due or orphaned", "`baton recover` or a running worker moves them")
 
@@ -162,3 +161,17 @@ def _tools() -> Iterator[Check]:
     for tool, use in TOOLS.items():
         found = shutil.which(tool)
         yield Check(tool, ok=bool(found), found=found or "not found", cure=use, optional=True)
+
+
+@verb(examples=("baton store migrate",))
+def store_migrate(call: Call) -> int:
+    """Bring a store to the schema of this version. Every other verb does it too; this one says so."""
+    if call.path is None or call.missing:
+        raise NotFound(f"store {call.url}: there is no file to migrate")
+    before = schema(call.path)
+    after = call.relay().store.setting("user_version")
+    call.screen.document({"store": str(call.path), "from": before, "to": after})
+    call.screen.line(
+        f"{call.path}  schema {before} → {after}" if before != after else f"{call.path}  up to date ({after})"
+    )
+    return 0

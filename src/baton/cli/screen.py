@@ -118,9 +118,8 @@ class Screen:
         room = max((len(name) for name, _ in shown), default=0)
         for name, value in shown:
             if not self.as_json:
-                print(
-                    f"{self.paint(name.ljust(room), 'dim')}  {self.paint(str(value), str(value) if name == 'state' else '')}"
-                )
+                said = self.paint(str(value), str(value) if name == "state" else "")
+                print(f"{self.paint(name.ljust(room), 'dim')}  {said}")
 
     def document(self, value: Any) -> None:
         """One JSON document."""

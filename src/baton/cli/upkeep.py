@@ -1,4 +1,4 @@
-"""`recover`, `breaker` and `store migrate`."""
+"""`recover` and `breaker`."""
 
 from __future__ import annotations
 
@@ -98,20 +98,4 @@ def breaker_reset(call: Call) -> int:
         raise NotFound(f"breaker {subject}: there is none; `baton breaker list` shows what is")
     call.screen.document({"subject": subject, "closed": count})
     call.screen.line(f"{subject}  closed")
-    return 0
-
-
-@verb(examples=("baton store migrate",))
-def store_migrate(call: Call) -> int:
-    """Bring a store to the schema of this version. Every other verb does it too; this one says so."""
-    from baton.cli.doctor import schema
-
-    if call.path is None or call.missing:
-        raise NotFound(f"store {call.url}: there is no file to migrate")
-    before = schema(call.path)
-    after = call.relay().store.setting("user_version")
-    call.screen.document({"store": str(call.path), "from": before, "to": after})
-    call.screen.line(
-        f"{call.path}  schema {before} → {after}" if before != after else f"{call.path}  up to date ({after})"
-    )
     return 0

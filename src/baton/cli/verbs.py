@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-
 # heading → verb → (module, what it does); the function is named like the verb
 GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     "Hand work over": {
@@ -45,7 +43,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "recover": ("upkeep", "move what is due and free what dead workers held"),
         "breaker list": ("upkeep", "which agents and routes rest after failures"),
         "breaker reset": ("upkeep", "let an agent or route work again now"),
-        "store migrate": ("upkeep", "bring a store to this version"),
+        "store migrate": ("doctor", "bring a store to this version"),
         "demo": ("demo", "watch it work; needs no key and no network"),
     },
 }
@@ -55,48 +53,3 @@ VERBS = {verb: place for group in GROUPS.values() for verb, place in group.items
 def named(words: list[str]) -> str | None:
     """The verb that these words begin with."""
     return next((name for name in (" ".join(words[:2]), words[0]) if name in VERBS), None)
-
-
-def help_on(words: list[str], *, asked: bool) -> int:
-    """Print the help of a verb, or the overview."""
-    name = named(words) if words else None
-    if name == "demo":
-        from baton.cli import demo
-
-        return demo.main(["--help"])
-    if name is not None:
-        from baton.cli.call import run
-
-        return run(name, ["--help"])
-    if words:
-        return unknown(words, as_json=False)
-    print("baton hands work from one agent to another: claimed once, in budget, approved, audited, recovered.\n")
-    for heading, group in GROUPS.items():
-        print(heading)
-        for verb, (_, what) in group.items():
-            print(f"  {verb:<16} {what}")
-        print()
-    print("baton VERB --help explains a verb with an example. Every verb takes --json and --store URL.")
-    if not asked:
-        print("New here? Try: baton demo")
-    return 0
-
-
-def unknown(words: list[str], *, as_json: bool) -> int:
-    """Say what was probably meant, or what the group has."""
-    from difflib import get_close_matches
-
-    group = [verb for verb in VERBS if verb.startswith(f"{words[0]} ")]
-    asks_help = len(words) > 1 and words[1] in {"-h", "--help"}
-    if group and (len(words) == 1 or words[1].startswith("-")):
-        stream = sys.stdout if asks_help else sys.stderr
-        for verb in group:
-            print(f"  baton {verb:<16} {VERBS[verb][1]}", file=stream)
-        return 0 if asks_help else 2
-    typed = " ".join(words[:2]) if group else words[0]
-    close = get_close_matches(" ".join(words[:2]), VERBS, n=1) or get_close_matches(words[0], VERBS, n=1)
-    known = f"did you mean `baton {close[0]}`?" if close else "`baton --help` lists the verbs"
-    from baton.cli.screen import complain
-
-    complain(f"{typed[:60]!r} is not a verb; {known}", "UnknownVerb", as_json=as_json)
-    return 2
