@@ -172,6 +172,19 @@ def test_where_it_is_not_clear_the_answer_is_nobody(task):
     assert rank(task, TEAM) == []
 
 
+def test_the_score_is_bm25():
+    """By hand: log(1 + 2.5 / 1.5) * 2 * 2.2 / (2 + 1.2 * (0.25 + 0.75 * 3 / (5 / 3)))."""
+    agents = [
+        Profile(agent_id="x", description="maps islands maps"),
+        Profile(agent_id="y", description="bread"),
+        Profile(agent_id="z", description="gas"),
+    ]
+    [(profile, score, why)] = rank("map", agents)
+    assert (profile.agent_id, round(score, 5), why) == ("x", 1.10093, "words: map")
+    assert rank("ga", agents) == []
+    assert rank("brea", agents) == []
+
+
 def test_nobody_to_choose_from():
     assert rank("refund", []) == []
     assert rank("refund", [Profile(agent_id="blank")]) == []
