@@ -191,9 +191,7 @@ def test_any_history_keeps_one_probe_and_always_half_opens_again(events):
                 probes.add(f"h{number}")
                 for key, row in rows.items():
                     if row.opened_at is not None:
-                        rows[key] = Breaker(
-                            *(getattr(row, name) for name in row.__struct_fields__[:-1]), f"h{number}"
-                        )
+                        rows[key] = Breaker(*(getattr(row, name) for name in row.__struct_fields__[:-1]), f"h{number}")
         elif running:
             done = sorted(running)[which % len(running)]
             outcome = "" if what == "nothing" else what

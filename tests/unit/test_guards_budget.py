@@ -98,9 +98,7 @@ def test_a_budget_that_is_too_high_is_told_what_is_left():
     ],
 )
 def test_what_is_set_aside(made, most, limit, budget, expected):
-    verdict = reserve(
-        handoff(budget), Facts(now=0, handoffs=made), Limits(max_handoffs=most, max_tokens=limit)
-    )
+    verdict = reserve(handoff(budget), Facts(now=0, handoffs=made), Limits(max_handoffs=most, max_tokens=limit))
     assert (verdict.kind, verdict.reserve_tokens, verdict.reserve_cost) == ("allow", expected, 0)
     assert expected or verdict is ALLOW
 

@@ -45,11 +45,7 @@ COMPLEX = [
 
 @pytest.mark.parametrize(
     ("tier", "task"),
-    [
-        (tier, task)
-        for tier, tasks in (("simple", SIMPLE), ("medium", MEDIUM), ("complex", COMPLEX))
-        for task in tasks
-    ],
+    [(tier, task) for tier, tasks in (("simple", SIMPLE), ("medium", MEDIUM), ("complex", COMPLEX)) for task in tasks],
 )
 def test_examples(tier, task):
     assert classify(task) == tier, assess(task)

@@ -102,9 +102,7 @@ def test_max_seconds(taken, limit, to, allowed):
         speaks(verdict, "max_seconds", f"{limit:g} s", "Limits(max_seconds=")
 
 
-@pytest.mark.parametrize(
-    ("microseconds", "allowed"), [(None, True), (1, True), (0, False), (-1_500_000, False)]
-)
+@pytest.mark.parametrize(("microseconds", "allowed"), [(None, True), (1, True), (0, False), (-1_500_000, False)])
 def test_deadline(microseconds, allowed):
     deadline = None if microseconds is None else to_time(NOW) + timedelta(microseconds=microseconds)
     verdict = guards.deadline(handoff(deadline=deadline), facts(), Limits())

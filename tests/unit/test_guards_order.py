@@ -45,9 +45,7 @@ def test_everything_that_can_be_wrong_is_said_in_that_order():
             autonomy_budget=Autonomy(max_tokens=9), required_capabilities=(Requirement(capability_id="art"),)
         ),
     )
-    target = Profile(
-        agent_id="b", autonomy_budget=Autonomy(max_risk="low", max_tokens=1), accepts_handoffs=False
-    )
+    target = Profile(agent_id="b", autonomy_budget=Autonomy(max_risk="low", max_tokens=1), accepts_handoffs=False)
     facts = Facts(
         now=NOW,
         handoffs=1,

@@ -107,9 +107,7 @@ def test_allowed_targets(targets, to, fine):
     if fine:
         assert verdict is ALLOW
     else:
-        is_refusal(
-            verdict, "refuse", "NotAuthorised", "allowed_targets", "a may not hand work to b", "choose one"
-        )
+        is_refusal(verdict, "refuse", "NotAuthorised", "allowed_targets", "a may not hand work to b", "choose one")
 
 
 def test_a_sender_that_is_no_agent_may_hand_work_to_anybody():
@@ -149,9 +147,7 @@ def test_capabilities(required, strictly, kind, gap):
     verdict = capable(needing(*required, strictly=strictly), known, Limits())
     assert verdict.kind == kind
     if kind == "reject":
-        is_refusal(
-            verdict, "reject", "NotCapable", "required_capabilities", f"lacks {gap}", "choose an agent"
-        )
+        is_refusal(verdict, "reject", "NotCapable", "required_capabilities", f"lacks {gap}", "choose an agent")
     elif gap:
         assert verdict.warnings == (f"b lacks {gap}",)
     else:
