@@ -70,6 +70,11 @@ def test_every_example_is_run_and_short():
         assert ast.get_docstring(ast.parse(text)), name
 
 
+def test_the_index_lists_every_example():
+    index = (EXAMPLES.parent / "docs" / "index.md").read_text(encoding="utf-8")
+    assert [name for name in PRINTED if f"../examples/{name}.py" not in index] == []
+
+
 @pytest.mark.parametrize("name", PRINTED)
 def test_an_example_prints_what_it_should(name, tmp_path):
     done = subprocess.run(

@@ -338,16 +338,26 @@ async def play(place: Path, tell: Teller) -> None:
         stage.relay.close()
 
 
+def program() -> str:
+    """How `baton` is called from here."""
+    beside = Path(sys.executable).with_name("baton")
+    if shutil.which("baton") or not beside.exists():
+        return "baton"
+    here = Path.cwd()
+    return shlex.quote(str(beside.relative_to(here) if beside.is_relative_to(here) else beside))
+
+
 def goodbye(place: Path, tell: Teller) -> None:
     """Say where to look next."""
+    baton = program()
     store, forged = (shlex.quote(str(place / name)) for name in ("demo.db", "forged.db"))
     tell.n += 1
     tell.gap()
     tell.say("All of it happened as told. Look at what is left of it:")
-    tell.command(f"baton audit query --to payout --store {store}")
-    tell.command(f"baton audit verify --store {forged}")
-    tell.command(f"baton history --store {store}")
-    tell.command(f"baton graph demo-loop --store {store}")
+    tell.command(f"{baton} audit query --to payout --store {store}")
+    tell.command(f"{baton} audit verify --store {forged}")
+    tell.command(f"{baton} history --store {store}")
+    tell.command(f"{baton} graph demo-loop --store {store}")
     tell.say("Read on: README.md, docs/tutorial/first-handoff.md, examples/. Clean up:")
     tell.command(f"rm -r {shlex.quote(str(place))}")
 
