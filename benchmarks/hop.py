@@ -65,7 +65,7 @@ def relay_cost_of_start(relay: Relay, messages: int) -> float:
     """CPU seconds that storing the first messages takes: they are stored once, not per hop."""
     history = tuple(Message("user" if i % 2 else "assistant", f"message {i}") for i in range(messages))
     began = time.process_time()
-    prepared = prepare.begin(Handoff(from_agent="user", to_agent="a", task="x", context=Context(conversation_history=history)), UNLIMITED)  # fmt: skip # noqa: E501
+    prepared = prepare.begin(relay._crew, Handoff(from_agent="user", to_agent="a", task="x", context=Context(conversation_history=history)), UNLIMITED)  # fmt: skip # noqa: E501
     relay.store.offer(prepared, judge_offer)
     return time.process_time() - began
 

@@ -20,6 +20,7 @@ from baton.protocol.handoff import HUMAN, USER, Handoff, ReturnProtocol, as_prio
 from baton.protocol.limits import TIERS, Limits, as_autonomy, as_budget, tightest
 from baton.protocol.profile import Profile, as_capabilities
 from baton.protocol.results import Defer, Reject, Return, as_return, failed
+from baton.protocol.secrets import redact
 from baton.stores import open_store
 from baton.stores.base import Claim, Grant, Step
 from baton.stores.holder import identity
@@ -128,7 +129,7 @@ class Relay:
             options["budget"] = as_budget(options["budget"])
         if to not in self._crew.agents and to not in {row.profile.agent_id for row in self.store.agents()}:
             raise UnknownAgent(f"agent {to}: not registered; known: {', '.join(sorted(self._crew.agents)) or 'none'}")
-        prepared = prepare.begin(prepare.request(to, task, **options), limits, state)
+        prepared = prepare.begin(self._crew, prepare.request(to, task, **options), limits, state)
         made, verdict, taken = await offer.make(self._crew, prepared, take=take)
         if verdict.kind == "refuse":
             raise named(verdict.error, verdict.reason)
@@ -209,7 +210,7 @@ class Relay:
 
     def hand_off(self, request: Handoff, *, limits: Limits | None = None) -> Handoff:
         """Offer work without waiting; a worker of the receiver takes it."""
-        prepared = prepare.begin(request, limits or self._crew.settings.limits)
+        prepared = prepare.begin(self._crew, request, limits or self._crew.settings.limits)
         made, verdict = self.store.offer(prepared, judge_offer)
         if verdict.kind == "refuse":
             raise named(verdict.error, verdict.reason)
@@ -272,6 +273,7 @@ class Relay:
         return self._apply(step)
 
     def _apply(self, step: Step) -> Handoff:
+        step = msgspec.structs.replace(step, reason=redact(step.reason))
         moved = self.store.advance(step, judge_offer)
         if moved.verdict.kind == "refuse":
             raise named(moved.verdict.error, moved.verdict.reason)
@@ -346,6 +348,7 @@ class Relay:
 
     def close(self) -> None:
         """Close the store."""
+        self._crew.write.close()
         self.store.close()
 
     async def aclose(self) -> None:

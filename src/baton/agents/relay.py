@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
+from baton.protocol.context import changes
 from baton.protocol.results import Command, Return, Updates
 
 if TYPE_CHECKING:
@@ -34,8 +35,7 @@ class RelayAgent:
             state=turn.state,
         )
         answer: Return = result.answer
-        before = turn.state
-        changed = {key: value for key, value in result.state.items() if key not in before or before[key] != value}
+        changed = changes(turn.state, result.state)
         if answer.onward:
             return Command(**{**answer.onward, "update": {**changed, **answer.onward.get("update", {})}})
         return Return(

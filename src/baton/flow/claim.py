@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from baton.flow.crew import judge_claim
+from baton.flow.crew import give_back, judge_claim
 from baton.lifecycle import Event, State
 from baton.protocol.results import failed
 from baton.stores.base import Grant, Step
@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 async def take(crew: Crew, handoff_id: str = "", agents: tuple[str, ...] = ()) -> Grant:
     """Claim one handoff by id, or the next one for these agents."""
     claim = msgspec.structs.replace(crew.claim, id=handoff_id, agents=agents)
-    grant = await crew.write(lambda: crew.store.claim(claim, judge_claim))
+    grant = await crew.write(
+        lambda: crew.store.claim(claim, judge_claim),
+        lambda grant: give_back(crew, grant.handoff if grant.won else None),
+    )
     if grant.won and grant.handoff is not None:
         crew.tell("accepted", grant.handoff)
     return grant

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 import msgspec
 
 from baton import guards
+from baton.errors import BatonError
+from baton.lifecycle import Event, State
 from baton.protocol.context import Fetch, thaw_state
 from baton.protocol.limits import Limits
-from baton.stores.base import Claim, Offer
+from baton.stores.base import Claim, Offer, Step
 from baton.stores.wake import Hub, Writer
 
 if TYPE_CHECKING:
@@ -19,6 +23,7 @@ if TYPE_CHECKING:
 
     from baton.agents.base import Agent
     from baton.guards.base import Facts, Verdict
+    from baton.protocol.artifacts import Artifact
     from baton.protocol.handoff import Handoff
     from baton.protocol.results import Return
     from baton.stores.base import Store
@@ -36,17 +41,20 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     independent: bool = False  # after an error of a handoff, the sender finishes alone
     routes: dict[str, tuple[str, ...]] = {}
     delegation_timeout: float = 600.0
+    roots: tuple[str, ...] = ()  # where artifacts may stand, beside relative paths
 
 
 class Running:
     """One claim that this process works on."""
 
-    __slots__ = ("epoch", "lost", "note", "task")
+    __slots__ = ("artifacts", "epoch", "gained", "lost", "note", "task")
 
     def __init__(self, epoch: int, task: asyncio.Task[Any] | None) -> None:
         self.epoch = epoch
         self.task = task
         self.lost = ""
+        self.gained: dict[str, Any] = {}  # by the work that was delegated
+        self.artifacts: tuple[Artifact, ...] = ()
         self.note = ""
 
 
@@ -63,6 +71,7 @@ class Crew:
         self.running: dict[str, Running] = {}
         self.listeners: list[Callable[[str, Handoff], None]] = []
         self.failures: dict[str, BaseException] = {}
+        self.minders: WeakKeyDictionary[asyncio.AbstractEventLoop, Any] = WeakKeyDictionary()
         self.hub = Hub(store)
         self.write = Writer(store, self.hub)
         self.entrust: Callable[[Offer], Awaitable[Return]]
@@ -103,3 +112,16 @@ def judge_offer(handoff: Handoff, facts: Facts, limits: Limits) -> Verdict:
 def judge_claim(handoff: Handoff, facts: Facts, limits: Limits) -> Verdict:
     """Whether this handoff may be taken now."""
     return guards.decide(guards.CLAIM, handoff, facts, limits)
+
+
+def give_back(crew: Crew, taken: Handoff | None) -> None:
+    """A clean stop: work that was claimed here is offered again at once, and the attempt does not count."""
+    if taken is None or taken.state is not State.CLAIMED or taken.holder != crew.holder:
+        return
+    due = crew.store.now() + int(crew.settings.lease * 1e6)
+    step = Step(
+        id=taken.id, event=Event.RELEASE, epoch=taken.epoch, reason="its worker stopped", due_at=due, uncount=True
+    )
+    with suppress(BatonError):
+        crew.store.advance(step)
+    crew.hub.notify()

@@ -12,10 +12,10 @@ from baton.flow.crew import Running
 from baton.flow.prepare import delegate, scoped
 from baton.lifecycle import State
 from baton.protocol import codec
-from baton.protocol.context import DEFAULT_TRANSFER, Message, newest_first, select
+from baton.protocol.context import DEFAULT_TRANSFER, Message, merge, newest_first, select
 from baton.protocol.handoff import HUMAN, Handoff, Requirement, Validation, fingerprint
 from baton.protocol.limits import micro
-from baton.protocol.results import Return, failed
+from baton.protocol.results import Command, Defer, Reject, Return, Updates, as_return, failed
 from baton.stores.base import Offer
 
 if TYPE_CHECKING:
@@ -111,8 +111,11 @@ class LiveTurn:
         context, blobs = scoped(self.handoff, {**shared, **update}, task)
         child = msgspec.structs.replace(child, context=context)
         answer = await self._crew.entrust(Offer(handoff=child, fingerprint=fingerprint(child), blobs=blobs))
-        if answer.context_updates.variables_changed:
-            self._state = {**self.state, **answer.context_updates.variables_changed}
+        updates = answer.context_updates
+        if updates.variables_changed:
+            self._running.gained = merge(self._running.gained, updates.variables_changed)
+            self._state = merge(self.state, updates.variables_changed)
+        self._running.artifacts += updates.artifacts_produced
         return answer
 
     async def ask(self, question: str, *, to: str = HUMAN, **options: Any) -> Any:
@@ -131,7 +134,8 @@ async def execute(crew: Crew, handoff: Handoff, alone: str = "") -> Any:
     crew.running[handoff.id] = running
     turn = LiveTurn(crew, handoff, running, alone)
     try:
-        return await crew.agents[handoff.to_agent].run(turn)
+        value = await crew.agents[handoff.to_agent].run(turn)
+        return _with_gains(value, running) if running.gained or running.artifacts else value
     except asyncio.CancelledError:
         if running.lost and running.task is not None:
             running.task.uncancel()
@@ -147,6 +151,22 @@ async def execute(crew: Crew, handoff: Handoff, alone: str = "") -> Any:
         return failed(f"{name}: {error}", retryable=not isinstance(error, Refused | HandoffFailed))
     finally:
         crew.running.pop(handoff.id, None)
+
+
+def _with_gains(value: Any, running: Running) -> Any:
+    """What the agent gave back, with what those changed to whom it delegated; its own word comes last."""
+    if isinstance(value, Command):
+        update, artifacts = merge(running.gained, value.update), (*running.artifacts, *value.artifacts)
+        return msgspec.structs.replace(value, update=update, artifacts=artifacts)
+    if isinstance(value, Reject | Defer):
+        return value
+    answer = as_return(value)
+    own = answer.context_updates
+    updates = Updates(
+        variables_changed=merge(running.gained, own.variables_changed),
+        artifacts_produced=(*running.artifacts, *own.artifacts_produced),
+    )
+    return msgspec.structs.replace(answer, context_updates=updates)
 
 
 def renew(crew: Crew) -> None:

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from baton.errors import Malformed
-from baton.flow.crew import judge_claim, judge_offer
+from baton.flow.crew import give_back, judge_claim, judge_offer
 from baton.flow.prepare import advanced, follow
 from baton.lifecycle import Event, State
 from baton.protocol.codec import canonical, check
 from baton.protocol.context import Message
-from baton.protocol.results import Account, Command, Defer, Reject, Result, Return, Updates, as_return, failed
+from baton.protocol.results import Account, Command, Defer, Reject, Result, Return, as_return, failed
 from baton.protocol.secrets import redact, redact_value
 from baton.stores.base import Step
 
@@ -96,13 +96,12 @@ def _move(crew: Crew, handoff: Handoff, command: Command) -> Step:
         result = Return(onward=onward, audit=Account(tokens_consumed=command.tokens))
         return _complete(crew, handoff, _signed(handoff, result))
     said = [Message("assistant", command.reason, name=handoff.to_agent)] if command.reason else []
-    context, blobs = advanced(crew, handoff, command.update, said)
+    context, blobs = advanced(crew, handoff, command.update, said, command.artifacts)
     result = Return(
         handoff_id=handoff.id,
         from_agent=handoff.to_agent,
         to_agent=command.goto,
         result=Result(body=f"handed off to {command.goto}"),
-        context_updates=Updates(variables_changed=dict(command.update)),
         audit=Account(tokens_consumed=command.tokens),
     )
     then = follow(crew, handoff, command, command.goto, context, blobs)
@@ -111,7 +110,9 @@ def _move(crew: Crew, handoff: Handoff, command: Command) -> Step:
 
 async def apply(crew: Crew, step: Step) -> Moved:
     """Commit a step and say so."""
-    moved = await crew.write(lambda: crew.store.advance(step, judge_offer, judge_claim))
+    moved = await crew.write(
+        lambda: crew.store.advance(step, judge_offer, judge_claim), lambda moved: give_back(crew, moved.then)
+    )
     if moved.verdict.kind != "refuse":
         crew.tell(moved.handoff.status, moved.handoff)
     if moved.then is not None:

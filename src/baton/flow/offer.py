@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from baton.flow.crew import judge_claim, judge_offer
+from baton.flow.crew import give_back, judge_claim, judge_offer
 from baton.lifecycle import State
 
 if TYPE_CHECKING:
@@ -20,7 +20,10 @@ async def make(crew: Crew, offer: Offer, *, take: bool = True) -> tuple[Handoff,
     """Offer a handoff and say so; the last value tells whether it was claimed for the caller at once."""
     if take and offer.handoff.to_agent in crew.agents:
         offer = msgspec.structs.replace(offer, take=crew.claim)
-    handoff, verdict = await crew.write(lambda: crew.store.offer(offer, judge_offer, judge_claim))
+    handoff, verdict = await crew.write(
+        lambda: crew.store.offer(offer, judge_offer, judge_claim),
+        lambda made: give_back(crew, made[0] if made[0].id == offer.handoff.id else None),
+    )
     made = handoff.id == offer.handoff.id
     if made:
         crew.tell("initiated", handoff)

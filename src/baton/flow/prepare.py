@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from baton import clock
 from baton.errors import Malformed
+from baton.protocol.artifacts import Artifact, inside
 from baton.protocol.context import Blob, Context, Message, append, freeze_state, merge
 from baton.protocol.handoff import USER, Handoff, ReturnProtocol, checked, fingerprint
 from baton.protocol.limits import as_budget, smaller
@@ -15,8 +17,6 @@ from baton.protocol.secrets import redact, redact_value
 from baton.stores.base import Offer, Workflow
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from baton.flow.crew import Crew
     from baton.protocol.limits import Limits
     from baton.protocol.results import Command
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 replace = msgspec.structs.replace
 
 
-def begin(request: Handoff, limits: Limits, state: Mapping[str, Any] | None = None) -> Offer:
+def begin(crew: Crew, request: Handoff, limits: Limits, state: Mapping[str, Any] | None = None) -> Offer:
     """The first handoff of a workflow: a person's or program's request to an agent."""
     handoff_id = request.id or clock.new_id()
     workflow_id = request.workflow_id or clock.new_id()
@@ -38,7 +38,9 @@ def begin(request: Handoff, limits: Limits, state: Mapping[str, Any] | None = No
         checked(request),
         id=handoff_id,
         task=task,
+        goal=redact(request.goal),
         reason=redact(request.reason),
+        audit=replace(request.audit, decision_rationale=redact(request.audit.decision_rationale)),
         workflow_id=workflow_id,
         conversation_id=request.conversation_id or workflow_id,
         root_id=handoff_id,
@@ -47,6 +49,9 @@ def begin(request: Handoff, limits: Limits, state: Mapping[str, Any] | None = No
             context,
             task_id=context.task_id or workflow_id,
             original_request=context.original_request and redact(context.original_request),
+            artifacts=placed(crew, context.artifacts),
+            completed_work=redact_value(context.completed_work),
+            metadata=redact_value(context.metadata),
             conversation_history=(),
             context_variables={},
             history_ref=history,
@@ -138,11 +143,19 @@ def scoped(parent: Handoff, state: Mapping[str, Any], task: str) -> tuple[Contex
     return context, [*messages, *values]
 
 
-def advanced(crew: Crew, before: Handoff, update: Mapping[str, Any], said: list[Message]) -> tuple[Context, list[Blob]]:
-    """The context after an agent's turn: its update merged, its messages appended."""
+def advanced(
+    crew: Crew, before: Handoff, update: Mapping[str, Any], said: list[Message], made: tuple[Artifact, ...] = ()
+) -> tuple[Context, list[Blob]]:
+    """The context after an agent's turn: its update merged, its messages appended, its artifacts added."""
     context = before.context
     blobs: list[Blob] = []
     state_ref, history_ref = context.state_ref, context.history_ref
+    if named := update.get("artifacts"):
+        made = (*made, *_by_name(named, before.to_agent))
+    if made:
+        replaced = {item.id for item in made}
+        kept = tuple(item for item in context.artifacts if item.id not in replaced)
+        context = replace(context, artifacts=(*kept, *placed(crew, made)))
     if update:
         state = merge(crew.state(state_ref), redact_value(dict(update)))
         state_ref, blobs = freeze_state(state)
@@ -153,3 +166,15 @@ def advanced(crew: Crew, before: Handoff, update: Mapping[str, Any], said: list[
     if not blobs:
         return context, []
     return replace(context, state_ref=state_ref, history_ref=history_ref), blobs
+
+
+def _by_name(named: Any, author: str) -> list[Artifact]:
+    """Artifacts that an update gives as names and paths; a name without a path is still to be made."""
+    if not isinstance(named, Mapping):
+        raise Malformed("update.artifacts: expected an object of names and paths")
+    return [Artifact(id=name, path=path, created_by=author) for name, path in named.items() if isinstance(path, str)]
+
+
+def placed(crew: Crew, artifacts: tuple[Artifact, ...]) -> tuple[Artifact, ...]:
+    """The artifacts, all of them inside the roots that are allowed here."""
+    return tuple(replace(item, path=inside(item.path, crew.settings.roots)) for item in artifacts)

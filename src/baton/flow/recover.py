@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from baton import guards
 from baton.errors import IllegalTransition
 from baton.flow.crew import judge_offer
+from baton.guards.approval import approved
 from baton.lifecycle import Event, State
 from baton.protocol.audit import read_record
 from baton.protocol.codec import to_microseconds
@@ -24,7 +26,8 @@ from baton.stores.base import Step
 if TYPE_CHECKING:
     from baton.flow.crew import Crew
     from baton.protocol.handoff import Handoff
-    from baton.stores.base import Store
+    from baton.protocol.limits import Limits
+    from baton.stores.base import AgentRow, Store
 
 GRACE_SHARE = 0.1
 GRACE_LEAST = 30.0
@@ -194,18 +197,34 @@ def _facts(crew: Crew, handoff: Handoff) -> Facts:
     receiver = rows.get(handoff.to_agent)
     seen = receiver.seen_at if receiver is not None else None
     ack = int(limits.ack_seconds * 1e6)
-    tried = _tried(store, handoff)
-    free = [row.profile for row in rows.values() if row.available]
     return Facts(
         now=now,
         lease_until=lease_until,
         timeout_at=timeout_at,
         reminded=reminded,
-        others=alternatives(handoff, free, crew.settings.routes, tried),
+        others=_others(crew, handoff, rows, limits, now),
         attended=handoff.to_agent in crew.agents or (seen is not None and now - seen < max(ack, ATTENTION * 1e6)),
         max_reroutes=limits.max_reroutes or 0,
         ack=ack,
         backoff=crew.settings.backoff,
+    )
+
+
+def _others(crew: Crew, handoff: Handoff, rows: dict[str, AgentRow], limits: Limits, now: int) -> tuple[str, ...]:
+    """Who could take the work instead and needs nobody's approval for it."""
+    found = alternatives(
+        handoff,
+        [row.profile for row in rows.values()],
+        crew.settings.routes,
+        _tried(crew.store, handoff),
+        away=[name for name, row in rows.items() if not row.available],
+        loads={name: row.load for name, row in rows.items()},
+    )
+    asked = guards.Facts(now)
+    return tuple(
+        name
+        for name in found
+        if approved(msgspec.structs.replace(handoff, to_agent=name), asked, limits).kind == "allow"
     )
 
 

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
-from baton.errors import BatonError, Fenced, Held, IllegalTransition, NotFound, named
+import msgspec
+
+from baton.errors import Fenced, Held, IllegalTransition, NotFound, named
 from baton.flow import claim, execute, finish, offer, recover
-from baton.lifecycle import Event, State
+from baton.flow.crew import give_back
+from baton.lifecycle import State
+from baton.protocol.context import changes, merge
 from baton.protocol.results import Command, Return, failed
 from baton.stores import holder
-from baton.stores.base import Offer, Step
+from baton.stores.base import Offer
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -21,6 +26,9 @@ if TYPE_CHECKING:
 
 TICK = 0.5
 PATIENCE = 3600.0
+PRESENCE = 10.0  # how often a worker says that it is there
+
+logger = logging.getLogger("baton")
 
 
 async def run_line(crew: Crew, first: Handoff, *, attach: bool = True, taken: bool = False) -> Return:
@@ -28,8 +36,7 @@ async def run_line(crew: Crew, first: Handoff, *, attach: bool = True, taken: bo
 
     `taken` says that the first one was claimed for this call when it was made.
     """
-    crew.write.callers += 1
-    try:
+    with crew.write.caller():
         current: Handoff | None = await work(crew, first) if taken else first
         while True:
             if current is None or current.state is not State.OFFERED or current.to_agent not in crew.agents:
@@ -42,8 +49,6 @@ async def run_line(crew: Crew, first: Handoff, *, attach: bool = True, taken: bo
                 if not attach:
                     _refuse_held(crew, current)
                 current = await _wait(crew, current)
-    finally:
-        crew.write.callers -= 1
 
 
 async def entrust(crew: Crew, prepared: Offer) -> Return:
@@ -63,13 +68,23 @@ def _open(crew: Crew, first: Handoff) -> Handoff | None:
         return None
     if not head.ended:
         return head
-    listed = crew.store.find(line_id=first.line_id, newest=True, limit=1)
+    listed = crew.store.find(workflow_id=first.workflow_id, line_id=first.line_id, newest=True, limit=1)
     return listed[0] if listed and not listed[0].ended else None
 
 
 def _answer(crew: Crew, first: Handoff) -> Return:
     answer = crew.store.returned(first.line_id)
-    return answer or failed("HandoffFailed: ended without an answer (cancelled)", retryable=False)
+    if answer is None:
+        return failed("HandoffFailed: ended without an answer (cancelled)", retryable=False)
+    head = crew.store.get(first.line_id)
+    if head is None or head.answer_id in {"", head.id}:
+        return answer
+    # Ownership moved on the way: what the agents before the last one changed is part of the answer.
+    tail = crew.store.get(head.answer_id)
+    changed = changes(crew.state(head.context.state_ref), crew.state(tail.context.state_ref)) if tail else {}
+    updates = answer.context_updates
+    updates = msgspec.structs.replace(updates, variables_changed=merge(changed, updates.variables_changed))
+    return msgspec.structs.replace(answer, context_updates=updates)
 
 
 def _refuse_held(crew: Crew, current: Handoff) -> None:
@@ -124,7 +139,7 @@ async def work(crew: Crew, taken: Handoff, alone: str = "") -> Handoff | None:
             crew.tell("late", taken)
             return None
         except asyncio.CancelledError:
-            _give_back(crew, taken)
+            give_back(crew, taken)
             raise
         if moved.verdict.kind != "refuse":
             if moved.then is None or moved.then.state is not State.CLAIMED:
@@ -138,72 +153,86 @@ async def work(crew: Crew, taken: Handoff, alone: str = "") -> Handoff | None:
         return None
 
 
-def _give_back(crew: Crew, taken: Handoff) -> None:
-    """A clean stop: the work is offered again at once, and the attempt does not count."""
-    due = crew.store.now() + int(crew.settings.lease * 1e6)
-    reason = "its worker stopped"
-    with suppress(BatonError):
-        crew.store.advance(
-            Step(id=taken.id, event=Event.RELEASE, epoch=taken.epoch, reason=reason, due_at=due, uncount=True)
-        )
+class Minder:
+    """Looks after the claims and the due work of one event loop, however many runs it serves."""
+
+    def __init__(self) -> None:
+        self.users = 0
+        self.timer: asyncio.TimerHandle | None = None
+        self.task: asyncio.Task[None] | None = None
+
+    async def mind(self, crew: Crew, every: float) -> None:
+        """Renew leases and move what is due, until cancelled."""
+        loop = asyncio.get_running_loop()
+        renewed = loop.time()
+        while True:
+            try:
+                if loop.time() - renewed >= crew.settings.lease / 3:
+                    execute.renew(crew)
+                    renewed = loop.time()
+                recover.sweep(crew)
+                execute.drop_lost(crew)
+            except Exception:
+                # A disk that is full for a moment must not end the renewals.
+                logger.exception("looking after %s failed; trying again", crew.store.url)
+            await asyncio.sleep(every)
 
 
 @asynccontextmanager
 async def minded(crew: Crew, every: float = TICK) -> AsyncIterator[None]:
     """Renew leases and move what is due, as long as the block runs."""
     loop = asyncio.get_running_loop()
-    task: asyncio.Task[None] | None = None
-
-    async def mind() -> None:
-        renewed = loop.time()
-        while True:
-            if loop.time() - renewed >= crew.settings.lease / 3:
-                execute.renew(crew)
-                renewed = loop.time()
-            recover.sweep(crew)
-            execute.drop_lost(crew)
-            await asyncio.sleep(every)
+    minder = crew.minders.get(loop)
+    if minder is None:
+        minder = crew.minders[loop] = Minder()
+    minder.users += 1
 
     def start() -> None:
-        nonlocal task
-        task = loop.create_task(mind())
+        minder.task = loop.create_task(minder.mind(crew, every))
 
-    # Most runs are over before the first look: they pay for a timer, not for a task.
-    timer = loop.call_later(every, start)
+    if minder.users == 1:
+        # Most runs are over before the first look: they pay for a timer, not for a task.
+        minder.timer = loop.call_later(every, start)
     try:
         yield
     finally:
-        timer.cancel()
-        if task is not None:
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
+        minder.users -= 1
+        if not minder.users:
+            del crew.minders[loop]
+            if minder.timer is not None:
+                minder.timer.cancel()
+            if minder.task is not None:
+                minder.task.cancel()
+                with suppress(asyncio.CancelledError):
+                    await minder.task
 
 
 async def serve(crew: Crew, stop: asyncio.Event, *, slots: int = 4) -> int:
     """Take whatever is offered to the agents of this process, until told to stop; how much was done."""
     names = tuple(sorted(crew.agents))
     busy: set[asyncio.Task[object]] = set()
-    done = 0
-    crew.write.callers += slots
-    try:
-        async with minded(crew):
-            while not stop.is_set():
-                crew.store.seen(names)
-                grant = await claim.take(crew, agents=names) if len(busy) < slots else None
-                if grant is not None and grant.won and grant.handoff is not None:
-                    done += 1
-                    task: asyncio.Task[object] = asyncio.create_task(work(crew, grant.handoff))
-                    busy.add(task)
-                    task.add_done_callback(busy.discard)
-                elif grant is not None and (step := claim.answer(grant)) is not None:
-                    with suppress(IllegalTransition):
-                        await finish.apply(crew, step)
-                else:
-                    await crew.hub.changed(TICK, stop.is_set)
-    finally:
-        for task in busy:
-            task.cancel()
-        await asyncio.gather(*busy, return_exceptions=True)
-        crew.write.callers -= slots
+    loop = asyncio.get_running_loop()
+    done, seen = 0, float("-inf")
+    with crew.write.caller(slots):
+        try:
+            async with minded(crew):
+                while not stop.is_set():
+                    if loop.time() - seen >= PRESENCE:
+                        crew.store.seen(names)
+                        seen = loop.time()
+                    grant = await claim.take(crew, agents=names) if len(busy) < slots else None
+                    if grant is not None and grant.won and grant.handoff is not None:
+                        done += 1
+                        task: asyncio.Task[object] = asyncio.create_task(work(crew, grant.handoff))
+                        busy.add(task)
+                        task.add_done_callback(busy.discard)
+                    elif grant is not None and (step := claim.answer(grant)) is not None:
+                        with suppress(IllegalTransition):
+                            await finish.apply(crew, step)
+                    else:
+                        await crew.hub.changed(TICK, stop.is_set)
+        finally:
+            for task in busy:
+                task.cancel()
+            await asyncio.gather(*busy, return_exceptions=True)
     return done

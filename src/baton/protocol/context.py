@@ -201,6 +201,11 @@ def merge(state: Mapping[str, Any], update: Mapping[str, Any]) -> dict[str, Any]
     return merged
 
 
+def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
+    """What is new or different."""
+    return {key: value for key, value in after.items() if key not in before or before[key] != value}
+
+
 def select(messages: Iterable[Message], transfer: Transfer) -> list[Message]:
     """The messages that cross, oldest first, from a walk newest first. Always a valid conversation.
 

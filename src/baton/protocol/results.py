@@ -91,6 +91,7 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     task: str = ""
     graph: str | None = None
     tokens: int = 0
+    artifacts: tuple[Artifact, ...] = ()
 
 
 class Reject(msgspec.Struct, frozen=True):

@@ -67,12 +67,14 @@ class SqliteStore(Gathers):
     def _existing(self, offer: Offer) -> Handoff | None:
         handoff = offer.handoff
         row = None
-        if handoff.key:
+        if handoff.key and handoff.parent_id:
             row = self._db.execute(
                 "SELECT id FROM handoff WHERE parent_id = ? AND key = ?", (handoff.parent_id, handoff.key)
             ).fetchone()
         elif offer.workflow is not None:
             row = self._db.execute("SELECT root_id FROM workflow WHERE id = ?", (offer.workflow.id,)).fetchone()
+        else:
+            row = self._db.execute("SELECT id FROM handoff WHERE id = ?", (handoff.id,)).fetchone()
         return self.get(row[0]) if row else None
 
     def _make(
@@ -199,7 +201,7 @@ class SqliteStore(Gathers):
             handoff = stand.handoff
             state = None if step.event is Event.ACCEPT else after(handoff.state, step.event)  # only claim() accepts
             if step.epoch is not None and handoff.epoch == step.epoch and self._repeated(handoff, step):
-                return Moved(handoff)
+                return Moved(handoff, self.get(step.then.handoff.id) if step.then else None)
             if step.epoch is not None and (handoff.epoch != step.epoch or handoff.state is not State.CLAIMED):
                 self._write_late(handoff, step, stand.audit_head)
             elif state is None or (step.expect is not None and handoff.state is not step.expect):
@@ -242,7 +244,8 @@ class SqliteStore(Gathers):
         judged = self._facts(step.then.handoff, now, bytes.fromhex(step.then.fingerprint))
         verdict = decide(step.then.handoff, *judged)
         if verdict.kind == "refuse":
-            return Moved(stand.handoff, self._make(step.then, judged, verdict), verdict)
+            refused = self._existing(step.then) or self._make(step.then, judged, verdict)
+            return Moved(stand.handoff, refused, verdict)
         moved = self._apply(step, stand, state, now)
         return Moved(moved, self._make(step.then, judged, verdict, accept), verdict)
 
@@ -288,6 +291,8 @@ class SqliteStore(Gathers):
         return moved
 
     def _settle_breakers(self, step: Step, stand: Stand, now: int) -> None:
+        if step.event in {Event.REMIND, Event.SUSPEND}:
+            return  # the work, and a probe that it may be, goes on
         outcome = breaker.failure(step.event, step.result, step.cause)
         if stand.breakers or outcome:
             said = outcome or ("success" if step.event is Event.COMPLETE else "")

@@ -7,10 +7,13 @@ other processes are seen by asking the store for its version at short, growing i
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, TypeVar
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from weakref import WeakKeyDictionary
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from baton.stores.base import Store
 
@@ -65,51 +68,91 @@ def _done(future: asyncio.Future[None]) -> None:
         future.set_result(None)
 
 
+class _Wish(NamedTuple):
+    operation: Callable[[], Any]
+    future: asyncio.Future[Any]
+    unwanted: Callable[[Any], None] | None
+
+
+class _Lane:
+    """What the callers of one event loop want to commit."""
+
+    def __init__(self) -> None:
+        self.queue: list[_Wish] = []
+        self.flush: asyncio.Task[None] | None = None
+        self.callers = 0
+
+
 class Writer:
     """Commits for many callers at once: alone, a caller commits by itself; together, they share one sync."""
 
     def __init__(self, store: Store, hub: Hub) -> None:
         self._store = store
         self._hub = hub
-        self._queue: list[tuple[Callable[[], Any], asyncio.Future[Any]]] = []
-        self._flushing = False
-        self.callers = 0
+        self._lanes: WeakKeyDictionary[asyncio.AbstractEventLoop, _Lane] = WeakKeyDictionary()
+        # Not the default pool: functions that wait for a commit may have taken all of its threads.
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="baton-commit")
 
-    async def __call__(self, operation: Callable[[], T]) -> T:
-        """Run one mutator of the store and tell those who wait."""
-        if self.callers <= 1 or not self._store.on_disk:
+    def _lane(self) -> _Lane:
+        loop = asyncio.get_running_loop()
+        lane = self._lanes.get(loop)
+        if lane is None:
+            lane = self._lanes[loop] = _Lane()
+        return lane
+
+    @contextmanager
+    def caller(self, count: int = 1) -> Iterator[None]:
+        """Say that so many more may commit at the same time while the block runs."""
+        lane = self._lane()
+        lane.callers += count
+        try:
+            yield
+        finally:
+            lane.callers -= count
+
+    async def __call__(self, operation: Callable[[], T], unwanted: Callable[[T], None] | None = None) -> T:
+        """Run one mutator of the store and tell those who wait.
+
+        A caller that is cancelled meanwhile cannot take the commit back: `unwanted` gets what came of it.
+        """
+        lane = self._lane()
+        if lane.callers <= 1 or not self._store.on_disk:
             result = operation()
             self._hub.notify()
             return result
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        self._queue.append((operation, future))
-        if not self._flushing:
-            await self._flush()
+        lane.queue.append(_Wish(operation, future, unwanted))
+        if lane.flush is None:
+            # A task of its own: a caller that is cancelled must not take the commits of the others with it.
+            lane.flush = asyncio.create_task(self._flush(lane))
         return await future
 
-    async def _flush(self) -> None:
-        self._flushing = True
+    async def _flush(self, lane: _Lane) -> None:
         try:
-            await asyncio.sleep(0)
-            while self._queue:
-                batch, self._queue = self._queue, []
+            while lane.queue:
+                batch, lane.queue = lane.queue, []
                 await self._commit(batch)
                 self._hub.notify()
         finally:
-            self._flushing = False
+            lane.flush = None
 
-    async def _commit(self, batch: list[tuple[Callable[[], Any], asyncio.Future[Any]]]) -> None:
+    async def _commit(self, batch: list[_Wish]) -> None:
+        loop = asyncio.get_running_loop()
+        operations = [wish.operation for wish in batch]
         try:
-            results = await asyncio.to_thread(self._store.batch, [operation for operation, _ in batch])
-        except BaseException as error:
-            for _, future in batch:
-                if not future.done():
-                    future.set_exception(error)
-            raise
-        for (_, future), result in zip(batch, results, strict=True):
-            if future.done():
-                continue
-            if isinstance(result, Exception):
-                future.set_exception(result)
+            results = await loop.run_in_executor(self._thread, self._store.batch, operations)
+        except Exception as error:  # noqa: BLE001 - handed to everybody whose commit it was
+            results = [error] * len(batch)
+        for wish, result in zip(batch, results, strict=True):
+            failed = isinstance(result, Exception)
+            if wish.future.done():
+                if wish.unwanted is not None and not failed:
+                    wish.unwanted(result)
+            elif failed:
+                wish.future.set_exception(result)
             else:
-                future.set_result(result)
+                wish.future.set_result(result)
+
+    def close(self) -> None:
+        """End the committing thread."""
+        self._thread.shutdown(wait=True)
