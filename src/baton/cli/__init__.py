@@ -18,6 +18,8 @@ def main(argv: list[str] | None = None) -> int:
         return 0
     except KeyboardInterrupt:
         return 130
+    except SystemExit as end:  # argparse has printed the help
+        return end.code if isinstance(end.code, int) else 0
     return code
 
 

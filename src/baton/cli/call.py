@@ -150,8 +150,6 @@ def run(name: str, words: list[str]) -> int:
         found = load(name)
         call = Call(parser(name).parse_args(words))
         return found.run(call)
-    except SystemExit as end:  # --help
-        return int(end.code or 0)
     except BatonError as error:
         complain(str(error), type(error).__name__, as_json="--json" in words, more=_more(error))
         return next((code for kind, code in EXITS if isinstance(error, kind)), 2)

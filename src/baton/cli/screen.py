@@ -41,7 +41,7 @@ def _json(value: Any) -> str:
     text = msgspec.json.encode(value).decode()
     if text.isascii():
         return text
-    return "".join(one if _seen(one) == one else one.encode("unicode_escape").decode() for one in _paired(text))
+    return "".join(one if _seen(one) == one else f"\\u{ord(one):04x}" for one in _paired(text))
 
 
 def _paired(text: str) -> Iterable[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
+from collections import Counter
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
@@ -73,14 +74,16 @@ async def _serve(call: Call, relay: Relay) -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
     screen = call.screen
+    seen: Counter[str] = Counter()
     relay.listen(_teller(screen))
+    relay.listen(lambda event, _: seen.update([event]))
     screen.line(f"serving {', '.join(relay.names) or 'nobody'} from {relay.store.url}; Ctrl-C stops")
     screen.document({"event": "serving", "agents": relay.names, "store": relay.store.url})
     screen.flush()
     async with relay:
-        done = await relay.work(stop, slots=call.args.slots)
-    screen.line(f"stopped after {counted(done, 'handoff')}")
-    screen.document({"event": "stopped", "handoffs": done})
+        await relay.work(stop, slots=call.args.slots)
+    screen.line(f"stopped after {counted(seen['accepted'], 'handoff')}")
+    screen.document({"event": "stopped", "handoffs": seen["accepted"]})
     return 0
 
 

@@ -1,0 +1,281 @@
+"""The installed command as a process: pipes, terminals, signals, and how fast it is."""
+
+import contextlib
+import json
+import os
+import pty
+import resource
+import select
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from baton import Relay
+
+BIN = Path(sys.executable).parent
+SHOP = """
+import asyncio
+from pathlib import Path
+from baton import Command, Relay
+
+relay = Relay(".baton/baton.db")
+
+@relay.agent("triage", capabilities=["triage"])
+async def triage(turn):
+    return Command(goto="billing", update={"customer": 42}, reason="a billing question")
+
+@relay.agent("billing", capabilities=["refunds"])
+async def billing(turn):
+    if "slow" in turn.task:
+        Path("begun").touch()
+        await asyncio.sleep(60)
+    if "wrong" in turn.task:
+        raise ValueError("no such order")
+    return f"refunded customer {turn.state.get('customer')}"
+"""
+
+
+@pytest.fixture
+def place(tmp_path):
+    (tmp_path / "shop.py").write_text(SHOP)
+    return tmp_path
+
+
+@pytest.fixture
+def env(tmp_path):
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("BATON", "NO_COLOR", "COLUMNS"))}
+    return {**kept, "XDG_STATE_HOME": str(tmp_path / "state"), "TERM": "xterm-256color"}
+
+
+@pytest.fixture
+def baton(place, env):
+    def call(*words, program="baton", **options):
+        options = {"cwd": place, "env": env, "capture_output": True, "text": True, "timeout": 60, **options}
+        return subprocess.run([BIN / program, *map(str, words)], check=False, **options)
+
+    return call
+
+
+@pytest.fixture
+def start(place, env):
+    begun = []
+
+    def call(*words):
+        process = subprocess.Popen(
+            [BIN / "baton", *words], cwd=place, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        begun.append(process)
+        return process
+
+    yield call
+    for process in begun:
+        process.kill()
+        process.communicate()
+
+
+def until(look, seconds=30):
+    end = time.monotonic() + seconds
+    while not (found := look()):
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.02)
+    return found
+
+
+def test_both_names_are_installed(baton):
+    assert baton("--version").stdout == baton("--version", program="engine").stdout
+    module = subprocess.run(
+        [sys.executable, "-m", "baton.cli", "--version"], capture_output=True, text=True, check=True
+    )
+    assert module.stdout == baton("--version").stdout
+
+
+def test_run_prints_the_answer_and_nothing_else(baton):
+    done = baton("run", "--app", "shop:relay", "triage", "please refund")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "refunded customer 42\n", "")
+    done = baton("run", "--app", "shop", "triage", "-", "--json", input="please refund")
+    found = json.loads(done.stdout)
+    assert (found["status"], found["output"], found["state"]) == ("completed", "refunded customer 42", {"customer": 42})
+    assert [one["to_agent"] for one in found["handoffs"]] == ["billing"]
+
+
+def test_run_of_work_that_fails(baton):
+    done = baton("run", "--app", "shop:relay", "billing", "wrong", "--json")
+    assert done.returncode == 1
+    error = json.loads(done.stdout)
+    assert (error["kind"], error["status"]) == ("HandoffFailed", "failed")
+    assert "no such order" in done.stderr
+    assert baton("graph", error["workflow_id"]).returncode == 0
+
+
+def test_run_times_out_and_is_resumed(baton, place):
+    done = baton("run", "--app", "shop:relay", "billing", "slow", "--timeout", "1s", "--json")
+    assert done.returncode == 124
+    (place / "shop.py").write_text(SHOP.replace("sleep(60)", "sleep(0)"))
+    workflow = json.loads(baton("history", "--json").stdout)["workflow_id"]
+    done = baton("run", "--app", "shop:relay", "--resume", workflow[:8])
+    assert (done.returncode, done.stdout) == (0, "refunded customer None\n")
+
+
+def test_an_app_with_a_store_of_its_own_leaves_no_folder(baton, place):
+    (place / "shop.py").write_text(SHOP.replace(".baton/baton.db", "team.db"))
+    assert baton("run", "--app", "shop:relay", "triage", "x").returncode == 0
+    assert not (place / ".baton").exists()
+    assert baton("run", "--app", "shop:relay", "--store", "other.db", "triage", "x").returncode == 2
+
+
+def test_a_worker_answers_who_waits(baton, start):
+    worker = start("worker", "--app", "shop:relay")
+    assert worker.stdout.readline().startswith("serving billing, triage")
+    done = baton("handoff", "send", "--to", "triage", "--task", "please refund", "--wait", 30)
+    assert (done.returncode, done.stdout) == (0, "refunded customer 42\n")
+    assert baton("handoff", "send", "--to", "billing", "--task", "wrong", "--wait", 30).returncode == 1
+    worker.send_signal(signal.SIGINT)
+    out, err = worker.communicate(timeout=30)
+    assert worker.returncode == 0, err
+    assert "completed" in out
+    assert out.endswith("stopped after 3 handoffs\n")
+
+
+def test_a_stopped_worker_gives_its_work_back(baton, start, place):
+    worker = start("worker", "--app", "shop:relay", "--json")
+    assert json.loads(worker.stdout.readline())["agents"] == ["billing", "triage"]
+    sent = json.loads(baton("handoff", "send", "--to", "billing", "--task", "slow", "--json").stdout)
+    until((place / "begun").exists)
+    worker.terminate()
+    out, err = worker.communicate(timeout=30)
+    assert worker.returncode == 0, err
+    assert [json.loads(line)["event"] for line in out.splitlines()][-1] == "stopped"
+    with Relay(str(place / ".baton/baton.db")) as relay:
+        handoff = relay.get(sent["id"])
+    assert (handoff.status, handoff.attempt) == ("offered", 0)
+
+
+@pytest.fixture
+def full(place, env):
+    """A store with many handoffs."""
+    (place / ".baton").mkdir()
+    with Relay(str(place / ".baton/baton.db")) as relay:
+        relay.add("billing", None)
+        from baton.protocol.handoff import Handoff
+
+        relay.store.batch(
+            [
+                lambda: relay.hand_off(Handoff(from_agent="user", to_agent="billing", task="x" * 200))
+                for _ in range(1000)
+            ]
+        )
+    return place
+
+
+@pytest.mark.parametrize("words", [["handoff", "list", "--limit", "1000"], ["audit", "query", "--json"], ["--help"]])
+def test_a_reader_that_leaves_early_is_no_error(words, full, env):
+    process = subprocess.Popen(
+        [BIN / "baton", *words], cwd=full, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    process.stdout.readline()
+    process.stdout.close()
+    assert process.stderr.read() == b""
+    assert process.wait(30) == 0
+    process.stderr.close()
+
+
+def test_watching_into_a_pipe_tells_what_moves(baton, start):
+    baton("agents", "register", "billing")
+    watch = start("handoff", "list", "--watch")
+    baton("handoff", "send", "--to", "human", "--task", "which?")
+    handoff_id, state, *_ = watch.stdout.readline().split("\t")
+    assert state == "offered"
+    baton("handoff", "return", handoff_id, "--text", "this")
+    assert watch.stdout.readline().split("\t")[:2] == [handoff_id, "completed"]
+    watch.send_signal(signal.SIGINT)
+    assert watch.communicate(timeout=30) == ("", "")
+    assert watch.returncode == 0
+
+
+def on_a_terminal(words, place, env, *, interrupt_after=b""):
+    """Run on a pseudo-terminal of 100 columns; everything that it printed, and the exit code."""
+    outer, inner = pty.openpty()
+    process = subprocess.Popen(
+        [BIN / "baton", *words], cwd=place, env={**env, "COLUMNS": "100"}, stdout=inner, stderr=inner
+    )
+    os.close(inner)
+    shown = b""
+    end = time.monotonic() + 30
+    with contextlib.suppress(OSError):  # Linux reports the end of a terminal as an error
+        while time.monotonic() < end:
+            if select.select([outer], [], [], 0.1)[0]:
+                if not (data := os.read(outer, 65536)):
+                    break
+                shown += data
+            if interrupt_after and interrupt_after in shown:
+                process.send_signal(signal.SIGINT)
+                interrupt_after = b""
+    code = process.wait(10)
+    os.close(outer)
+    return code, shown.decode()
+
+
+def test_a_person_sees_a_head_and_colours(full, env):
+    code, shown = on_a_terminal(["handoff", "list", "--limit", "2"], full, env)
+    lines = shown.splitlines()
+    assert code == 0
+    assert "FROM → TO" in lines[0]
+    assert "\x1b[34moffered\x1b[0m" in lines[1]
+    assert lines[1].endswith("…")
+    assert len(lines) == 3
+
+
+@pytest.mark.parametrize("name", ["NO_COLOR", "BATON_NO_COLOR"])
+def test_colours_can_be_switched_off(name, full, env):
+    _, shown = on_a_terminal(["handoff", "list", "--limit", "2"], full, {**env, name: "1"})
+    assert "\x1b" not in shown
+    assert "offered" in shown
+
+
+def test_a_person_watches_live(full, env):
+    code, shown = on_a_terminal(["handoff", "list", "--watch"], full, env, interrupt_after=b"offered")
+    assert code == 0
+    assert "\x1b[" in shown
+    assert "Traceback" not in shown
+
+
+def test_run_tells_its_steps_on_a_terminal(place, env):
+    code, shown = on_a_terminal(["run", "--app", "shop:relay", "triage", "please"], place, env)
+    assert code == 0
+    assert "triage → billing" in shown
+    assert shown.splitlines()[-1] == "refunded customer 42"
+
+
+@pytest.mark.parametrize("words", [["--help"], ["handoff", "list"], ["stats"], ["doctor"], ["agents", "list"]])
+def test_rich_is_for_people_only(words, full, env):
+    program = f"import sys; from baton.cli import main; main({words!r}); sys.exit('rich' in sys.modules)"
+    assert (
+        subprocess.run([sys.executable, "-c", program], cwd=full, env=env, capture_output=True, check=False).returncode
+        == 0
+    )
+
+
+def processor_time(argv, place, env):
+    """The least processor time of several runs: what others do on this machine does not count."""
+    spent = []
+    for _ in range(7):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run(argv, cwd=place, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        spent.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    return min(spent)
+
+
+@pytest.mark.parametrize(
+    ("words", "times"),
+    [(["--help"], 5), (["handoff", "list", "--limit", "20"], 12), (["agents", "list"], 12), (["waiting"], 12)],
+)
+def test_a_verb_answers_at_once(words, times, full, env):
+    """150 ms on this kind of machine; as a ratio to importing what Python brings along."""
+    floor = processor_time([sys.executable, "-c", "import argparse, json"], full, env)
+    verb = processor_time([BIN / "baton", *words], full, env)
+    assert verb <= max(0.150, times * floor), f"{verb * 1000:.0f} ms, {verb / floor:.1f} times the floor"

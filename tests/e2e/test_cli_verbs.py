@@ -1,0 +1,565 @@
+"""Every verb, in this process: what it does, what it says as JSON, and its exit code."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from baton import Artifact, Command, Relay
+from baton.cli import main
+from baton.cli.verbs import GROUPS, VERBS
+from baton.protocol.context import Context
+from baton.protocol.handoff import Handoff
+
+STORE = ".baton/baton.db"
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("BATON_USER", "ana")
+    monkeypatch.delenv("BATON_STORE", raising=False)
+    return tmp_path
+
+
+@pytest.fixture
+def baton(capsys):
+    """Call a verb: exit code, standard output, standard error."""
+
+    def call(*words):
+        capsys.readouterr()
+        code = main([str(word) for word in words])
+        said = capsys.readouterr()
+        return code, said.out, said.err
+
+    return call
+
+
+@pytest.fixture
+def documents(baton):
+    """Call a verb with --json and read every line."""
+
+    def call(*words, code=0):
+        got, out, err = baton(*words, "--json")
+        assert got == code, (out, err)
+        return [json.loads(line) for line in out.splitlines()]
+
+    return call
+
+
+@pytest.fixture
+def team(baton):
+    assert baton("agents", "register", "billing", "--capability", "refunds=0.9", "--capability", "invoices")[0] == 0
+    assert baton("agents", "register", "triage", "--description", "sorts questions")[0] == 0
+
+
+@pytest.fixture
+def sent(team, documents):
+    def send(*words, to="billing"):
+        return documents("handoff", "send", "--to", to, "--task", "Refund order 7", *words)[0]
+
+    return send
+
+
+def stands(handoff_id):
+    with Relay(STORE) as relay:
+        return relay.get(handoff_id)
+
+
+# --- finding the way ---------------------------------------------------------------------------
+
+
+def test_alone_it_shows_what_a_person_may_want(baton):
+    code, out, _ = baton()
+    assert code == 0
+    for heading, group in GROUPS.items():
+        assert heading in out
+        assert all(verb in out for verb in group)
+
+
+@pytest.mark.parametrize("verb", sorted(VERBS))
+def test_every_verb_teaches_with_an_example(verb, baton):
+    code, out, _ = baton(*verb.split(), "--help")
+    assert code == 0
+    assert f"baton {verb}" in out
+    if verb != "demo":
+        assert "example" in out
+        assert "--json" in out
+        assert "--store" in out
+    assert baton("help", *verb.split())[1] == out
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        (["hndoff", "list"], "handoff list"),
+        (["docter"], "doctor"),
+        (["handoff", "lst"], "handoff list"),
+        (["?!"], "--help"),
+    ],
+)
+def test_an_unknown_verb_suggests_the_nearest(words, meant, baton, documents):
+    code, out, err = baton(*words)
+    assert code == 2
+    assert out == ""
+    assert err.startswith("error: ")
+    assert meant in err
+    assert documents(*words, code=2)[0]["kind"] == "UnknownVerb"
+
+
+def test_a_group_alone_lists_its_verbs(baton):
+    code, out, err = baton("handoff")
+    assert (code, out) == (2, "")
+    assert "handoff accept" in err
+    code, out, _ = baton("handoff", "--help")
+    assert code == 0
+    assert "handoff accept" in out
+
+
+def test_options_of_every_verb_may_stand_before_it(baton, team):
+    code, out, _ = baton("--json", "--store", STORE, "agents", "list")
+    assert code == 0
+    assert json.loads(out.splitlines()[0])["agent_id"] == "billing"
+    assert baton("--version")[1].startswith("baton ")
+
+
+# --- stores ------------------------------------------------------------------------------------
+
+READS = [
+    "handoff list", "waiting", "alerts", "history", "agents list", "audit query", "stats", "graph", "breaker list",
+    "recover", "recover --dry-run",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("verb", READS)
+def test_reading_without_a_store_makes_none_and_says_what_to_do(verb, baton, place):
+    code, out, err = baton(*verb.split())
+    assert (code, out) == (0, "")
+    assert err
+    assert not (place / ".baton").exists()
+
+
+def test_a_named_store_that_is_not_there_is_not_found(baton):
+    code, _, err = baton("handoff", "list", "--store", "typo.db")
+    assert code == 1
+    assert "typo.db" in err
+
+
+def test_the_default_store_is_for_its_owner_only(sent, place):
+    sent()
+    assert (place / ".baton").stat().st_mode & 0o777 == 0o700
+    assert (place / STORE).stat().st_mode & 0o777 == 0o600
+
+
+def test_the_store_can_be_named_by_option_and_environment(baton, team, documents, monkeypatch):
+    assert documents("agents", "list", "--store", f"sqlite://{STORE}")
+    monkeypatch.setenv("BATON_STORE", "other.db")
+    assert documents("agents", "list") == []
+    assert not Path("other.db").exists()
+
+
+# --- handing over ------------------------------------------------------------------------------
+
+
+def test_send_writes_down_every_condition(sent, documents):
+    made = sent(
+        "--from", "triage", "--reason", "a billing question", "--priority", "urgent", "--timeout", "5m",
+        "--on-timeout", "escalate", "--type", "delegation", "--require", "refunds=0.8", "--require", "invoices",
+        "--budget", "500", "--max-cost", "0.5", "--risk", "medium", "--rationale", "the customer insists",
+        "--artifact", "notes.md", "--set", "customer=42", "--set", "name=Ana", "--conversation", "talk",
+    )  # fmt: skip
+    handoff = stands(made["id"])
+    assert (handoff.from_agent, handoff.to_agent, handoff.task) == ("triage", "billing", "Refund order 7")
+    assert (handoff.reason, handoff.priority, handoff.type) == ("a billing question", "critical", "delegation")
+    assert (handoff.return_protocol.timeout, handoff.return_protocol.on_timeout) == (300.0, "escalate")
+    assert [one.min_proficiency for one in handoff.validation.required_capabilities] == [0.8, 0.0]
+    assert (handoff.budget.max_tokens, handoff.budget.max_cost) == (500, 0.5)
+    assert (handoff.audit.risk_level, handoff.audit.decision_rationale) == ("medium", "the customer insists")
+    assert [one.path for one in handoff.context.artifacts] == ["notes.md"]
+    assert handoff.conversation_id == "talk"
+    [shown] = documents("handoff", "show", made["id"][:6])
+    assert shown["variables"] == {"customer": 42, "name": "Ana"}
+    assert [one["content"] for one in shown["messages"]] == ["Refund order 7"]
+    assert shown["audit"][0]["event_type"] == "initiated"
+    assert shown["handoff"]["state"] == "offered"
+
+
+def test_send_reads_a_request_from_a_file(team, documents, place):
+    request = {"fromAgentId": "triage", "toAgentId": "billing", "task": "x", "return_protocol": {"timeout": "90s"}}
+    (place / "request.json").write_text(json.dumps(request))
+    [made] = documents("handoff", "send", "--file", "request.json", "--task", "y")
+    assert (made["task"], made["type"]) == ("y", "delegation")
+
+
+def test_list_filters(sent, documents):
+    first = sent("--conversation", "talk")
+    second = sent("--from", "billing", to="triage")
+    ids = lambda *words: [one["id"] for one in documents("handoff", "list", *words)]  # noqa: E731
+    assert ids() == [second["id"], first["id"]]
+    assert ids("--to", "triage") == [second["id"]]
+    assert ids("--from", "billing") == [second["id"]]
+    assert ids("--conversation", "talk") == [first["id"]]
+    assert ids("--workflow", first["workflow_id"][:8]) == [first["id"]]
+    assert ids("--state", "claimed") == []
+    assert ids("--state", "offered", "--state", "claimed", "--limit", 1) == [second["id"]]
+
+
+def test_accept_and_return(sent, documents, baton):
+    made = sent()
+    [taken] = documents("handoff", "accept", made["id"][:8])
+    assert (taken["state"], taken["epoch"], taken["holder"]) == ("claimed", 1, "shell:ana")
+    assert baton("handoff", "accept", made["id"])[0] == 1
+    assert baton("handoff", "return", made["id"], "--text", "done")[0] == 2
+    [done] = documents("handoff", "return", made["id"], "--epoch", 1, "--text", "done", "--tokens", 7)
+    assert done["state"] == "completed"
+    with Relay(STORE) as relay:
+        assert relay.store.returned(made["id"]).output == "done"
+        assert relay.store.workflow(made["workflow_id"]).tokens_spent == 7
+
+
+def test_a_claim_of_a_shell_outlives_the_command_and_its_sweepers(sent, documents):
+    made = sent()
+    documents("handoff", "accept", "--agent", "billing")
+    assert documents("recover") == []
+    assert stands(made["id"]).status == "claimed"
+
+
+def test_an_old_epoch_is_late_and_refused(sent, documents, baton):
+    made = sent()
+    documents("handoff", "accept", made["id"])
+    documents("handoff", "return", made["id"], "--epoch", 1, "--json-body", '{"paid": true}')
+    code, _, err = baton("handoff", "return", made["id"], "--epoch", 1, "--text", "other")
+    assert code == 3
+    assert "late" in err
+    assert documents("handoff", "return", made["id"], "--epoch", 9, "--text", "x", code=3)[0]["kind"] == "Fenced"
+    with Relay(STORE) as relay:
+        assert relay.store.returned(made["id"]).output == {"paid": True}
+        assert [one.event_type for one in relay.audit.query(handoff_id=made["id"])][-1] == "late"
+
+
+def test_return_of_a_failure(sent, documents):
+    made = sent()
+    documents("handoff", "accept", made["id"])
+    [done] = documents("handoff", "return", made["id"], "--epoch", 1, "--status", "failed", "--error", "no such order")
+    assert done["state"] == "failed"
+    assert documents("handoff", "show", made["id"])[0]["return"]["error"] == "no such order"
+
+
+@pytest.mark.parametrize("claimed", [False, True])
+def test_reject_and_defer_before_and_after_a_claim(claimed, sent, documents):
+    states = []
+    for verb in ("reject", "defer"):
+        made = sent()
+        epoch = ["--epoch", documents("handoff", "accept", made["id"])[0]["epoch"]] if claimed else []
+        states.append(documents("handoff", verb, made["id"], "--reason", "not now", *epoch)[0]["state"])
+    assert states == ["rejected", "deferred"]
+
+
+def test_cancel_and_reroute(sent, documents, baton):
+    made = sent()
+    documents("handoff", "reject", made["id"], "--reason", "not mine")
+    [moved] = documents("handoff", "reroute", made["id"], "triage")
+    assert (moved["state"], moved["to_agent"]) == ("offered", "triage")
+    assert baton("handoff", "reroute", made["id"], "nobody")[0] == 1
+    assert documents("handoff", "cancel", made["id"], "--reason", "enough")[0]["state"] == "cancelled"
+    assert documents("handoff", "cancel", made["id"], code=1)[0]["kind"] == "IllegalTransition"
+
+
+# --- people ------------------------------------------------------------------------------------
+
+
+def test_approve_and_deny(sent, documents, baton):
+    yes, no = sent("--approval"), sent("--approval")
+    assert yes["state"] == "waiting"
+    assert {one["kind"] for one in documents("waiting")} == {"approval"}
+    assert documents("approve", yes["id"], "--reason", "fine")[0]["state"] == "offered"
+    assert documents("deny", no["id"])[0]["state"] == "refused"
+    assert documents("waiting") == []
+    assert baton("approve", no["id"])[0] == 1
+    with Relay(STORE) as relay:
+        assert relay.audit.query(handoff_id=yes["id"])[-1].by == "ana"
+
+
+def test_a_question_is_answered_and_its_alert_resolved(sent, documents):
+    asked = sent(to="human")
+    [alert] = documents("alerts")
+    assert alert["subject"] == asked["id"]
+    assert documents("waiting")[0]["kind"] == "question"
+    documents("handoff", "return", asked["id"], "--text", "the blue one")
+    assert documents("alerts") == []
+    assert stands(asked["id"]).status == "completed"
+
+
+def test_an_alert_is_resolved_by_hand(sent, documents):
+    sent(to="human")
+    [alert] = documents("alerts")
+    assert documents("alerts", "--resolve", alert["id"][:5])[0]["resolved_by"] == "ana"
+    assert documents("alerts") == []
+    assert documents("alerts", "--all")[0]["resolved_by"] == "ana"
+    assert documents("alerts", "--resolve", alert["id"], code=1)[0]["kind"] == "Conflict"
+
+
+def test_history(sent, documents):
+    made = sent("--conversation", "talk-1")
+    [flow] = documents("history")
+    assert (flow["workflow_id"], flow["conversation_id"]) == (made["workflow_id"], "talk-1")
+    assert [one["id"] for one in documents("history", "talk")] == [made["id"]]
+    assert [one["id"] for one in documents("history", made["id"][:8])] == [made["id"]]
+
+
+# --- agents ------------------------------------------------------------------------------------
+
+
+def test_register_list_and_match(team, documents, baton):
+    listed = documents("agents", "list")
+    assert [one["agent_id"] for one in listed] == ["billing", "triage"]
+    assert listed[0]["profile"]["capabilities"] == {"refunds": 0.9, "invoices": 1.0}
+    assert documents("agents", "match", "refunds", "--explain")[0]["why"] == "capability refunds"
+    assert documents("agents", "match", "nonsense", code=1)[0]["kind"] == "NotFound"
+    assert "capability refunds" in baton("agents", "match", "refunds", "--explain")[1]
+
+
+def test_register_with_every_limit(documents):
+    [made] = documents(
+        "agents", "register", "x", "--max-concurrent", 2, "--max-time", "10m", "--max-risk", "low", "--max-tokens", 9,
+        "--allow-target", "y", "--specialization", "s", "--example", "e", "--no-handoffs",
+    )  # fmt: skip
+    assert made == {
+        "agent_id": "x", "max_concurrent_tasks": 2, "max_execution_time": 600.0, "specialization": "s",
+        "autonomy_budget": {"max_risk": "low", "max_tokens": 9}, "allowed_targets": ["y"], "examples": ["e"],
+        "accepts_handoffs": False,
+    }  # fmt: skip
+
+
+def test_register_from_a_file(documents, place):
+    (place / "p.json").write_text('[{"agentId": "a", "capabilities": ["x"]}, {"agent_id": "b"}]')
+    assert [one["agent_id"] for one in documents("agents", "register", "--file", "p.json")] == ["a", "b"]
+    assert documents("agents", "register", "human", code=2)[0]["kind"] == "Malformed"
+
+
+# --- what happened -----------------------------------------------------------------------------
+
+
+def test_audit_query_verify_and_export(sent, documents, baton, place):
+    made = sent("--from", "triage")
+    for words in (
+        ["--handoff", made["id"][:8]],
+        ["--task", made["workflow_id"]],
+        ["--from", "triage"],
+        ["--to", "billing"],
+    ):
+        assert [one["event_type"] for one in documents("audit", "query", *words)] == ["initiated"]
+    assert documents("audit", "query", "--to", "triage") == []
+    files = documents("audit", "export", "--project", "shop")
+    assert all("core/logs/shop/handoff-audit" in one["file"] for one in files)
+    assert documents("audit", "verify")[0]["ok"] is True
+    assert baton("audit", "verify", "core/logs/shop/handoff-audit")[0] == 0
+    assert baton("audit", "verify", "nowhere")[0] == 1
+
+
+def test_a_changed_trail_is_broken(sent, documents, place):
+    import apsw
+
+    sent()
+    database = apsw.Connection(str(place / STORE))
+    database.execute("UPDATE audit SET record = CAST(replace(CAST(record AS TEXT), 'user', 'evil') AS BLOB)")
+    database.close()
+    [report] = documents("audit", "verify", code=3)
+    assert report["ok"] is False
+    checks = {one["name"]: one for one in documents("doctor", code=3)[0]["checks"]}
+    assert checks["audit"]["ok"] is False
+
+
+def worked(place):
+    """A workflow of two hops with a delegation, and a failure."""
+    (place / ".baton").mkdir(exist_ok=True)
+    with Relay(STORE) as relay:
+
+        @relay.agent("triage")
+        async def triage(turn):
+            await turn.delegate("clerk", "look it up")
+            return Command(goto="billing", reason='a "billing" <question>')
+
+        @relay.agent("clerk")
+        async def clerk(turn):
+            await turn.charge(tokens=100, cost=0.25)
+            return "found"
+
+        @relay.agent("billing")
+        async def billing(turn):
+            return "refunded"
+
+        return relay.run_sync("triage", "please refund").workflow_id
+
+
+def test_stats(place, documents, baton):
+    worked(place)
+    [found] = documents("stats")
+    assert found["handoffs"] == {"total": 3, "by_state": {"completed": 3}}
+    assert found["latency"]["to_end"]["count"] == 3
+    assert 0 < found["latency"]["to_end"]["average"] <= found["latency"]["to_end"]["p99"]
+    agents = {one["name"]: one for one in found["agents"]}
+    assert (agents["clerk"]["tokens"], agents["clerk"]["cost"], agents["clerk"]["success"]) == (100, 0.25, 1.0)
+    assert "triage → billing" in {one["name"] for one in found["routes"]}
+    assert found["workflows"][0]["handoffs"] == 3
+    assert (found["workflows"][0]["tokens"], found["loops_caught"]) == (100, 0)
+    assert "clerk\t1\t100%\t100\t0.25" in baton("stats")[1]
+
+
+def test_graph(place, documents, baton):
+    workflow = worked(place)
+    [drawn] = documents("graph", workflow[:8])
+    assert [(one["from"], one["to"]) for one in drawn["edges"]] == [
+        ("user", "triage"),
+        ("triage", "clerk"),
+        ("triage", "billing"),
+    ]
+    _, out, _ = baton("graph", drawn["edges"][1]["id"])
+    lines = out.splitlines()[1:]
+    assert lines[0] == "user"
+    assert lines[1].startswith("└─▶ triage  completed")
+    assert lines[2].startswith("    ├┄▶ clerk  completed  look it up")
+    assert lines[3].startswith('    └─▶ billing  completed  a "billing" <question>')
+    _, out, _ = baton("graph", "--mermaid")
+    assert out.startswith("flowchart TD\n")
+    assert '-.->|"2. look it up (completed)"|' in out
+    assert "a #quot;billing#quot; #lt;question#gt;" in out
+
+
+def test_graph_edges_show_artifacts(team, baton):
+    with Relay(STORE) as relay:
+        context = Context(artifacts=(Artifact(id="1", path="docs/plan.md"),))
+        relay.hand_off(Handoff(from_agent="triage", to_agent="billing", task="pay", context=context))
+    assert "pay [docs/plan.md]" in baton("graph")[1]
+
+
+# --- upkeep ------------------------------------------------------------------------------------
+
+
+def test_recover_says_what_is_due_and_does_it(sent, documents):
+    made = sent()
+    documents("handoff", "reject", made["id"], "--reason", "no")
+    [due] = documents("recover", "--dry-run")
+    assert due["handoff"]["id"] == made["id"]
+    assert stands(made["id"]).status == "rejected"
+    [done] = documents("recover")
+    assert (done["event"], done["handoff"]["state"]) == ("park", "parked")
+    [waits] = documents("waiting")
+    assert waits["kind"] == "parked"
+    assert waits["why"]
+
+
+def test_breakers(sent, documents, baton):
+    for _ in range(3):
+        made = sent()
+        documents("handoff", "accept", made["id"])
+        documents("handoff", "return", made["id"], "--epoch", 1, "--status", "failed")
+    listed = documents("breaker", "list")
+    assert {(one["subject"], one["state"]) for one in listed} == {
+        ("agent:billing", "open"),
+        ("route:user->billing", "open"),
+    }
+    assert documents("breaker", "reset", "billing")[0]["subject"] == "agent:billing"
+    assert documents("breaker", "reset", "route:user->billing")[0]["closed"] == 1
+    assert baton("breaker", "reset", "billing")[0] == 1
+
+
+def test_doctor(sent, documents, place, baton):
+    assert documents("doctor")[0]["ok"] is True
+    sent()
+    [found] = documents("doctor")
+    checks = {one["name"]: one for one in found["checks"]}
+    assert found["ok"] is True
+    assert {
+        "Python",
+        "SQLite",
+        "clock",
+        "file system",
+        "permissions",
+        "schema",
+        "WAL",
+        "sync",
+        "audit",
+        "claims",
+    } <= set(checks)
+    (place / STORE).chmod(0o644)
+    code, out, _ = baton("doctor")
+    assert code == 3
+    assert "BAD permissions: baton.db 0644; chmod 600" in out
+
+
+def test_migrate(sent, documents):
+    sent()
+    [told] = documents("store", "migrate")
+    assert told["from"] == told["to"] > 0
+
+
+# --- exit codes and errors ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "kind"),
+    [
+        ("handoff show ffff0000", 1, "NotFound"),
+        ("handoff show f", 2, "Malformed"),
+        ("handoff show", 2, "Malformed"),
+        ("handoff list --state nonsense", 2, "Malformed"),
+        ("handoff send --to billing", 2, "Malformed"),
+        ("handoff send --to nobody --task x", 1, "UnknownAgent"),
+        ("handoff send --to triage --task x --require refunds --wait 0.2", 124, "TimedOut"),
+        ("handoff send --to billing --task x --wait 0.1", 124, "TimedOut"),
+        ("handoff send --to billing --task x --artifact ../up", 2, "Malformed"),
+        ("handoff send --to billing --task x --priority soon", 2, "Malformed"),
+        ("handoff send --to billing --task x --timeout soon", 2, "Malformed"),
+        ("handoff send --file missing.json", 2, "OSError"),
+        ("handoff accept", 2, "Malformed"),
+        ("handoff accept --agent billing", 1, "NotFound"),
+        ("handoff list --store postgresql://x", 2, "StoreError"),
+        ("run --app nowhere billing x", 1, "NotFound"),
+        ("run --app json billing x", 2, "Malformed"),
+        ("worker --app json:loads", 2, "Malformed"),
+    ],
+)
+def test_errors_are_one_line_and_a_document(words, code, kind, team, baton, documents):
+    got, _, err = baton(*words.split())
+    assert got == code, err
+    assert len([one for one in err.splitlines() if one.startswith("error: ")]) == 1
+    assert documents(*words.split(), code=code)[-1]["kind"] == kind
+
+
+def test_a_rule_that_refuses_is_exit_3(team, documents):
+    documents("agents", "register", "junior", "--allow-target", "triage")
+    made = documents("handoff", "send", "--from", "junior", "--to", "billing", "--task", "x", code=3)
+    assert made[0]["kind"] == "NotAuthorised"
+
+
+def test_a_prefix_must_be_unambiguous(team, documents, baton):
+    ids = ["aaaa1111-0000-4000-8000-000000000001", "aaaa2222-0000-4000-8000-000000000002"]
+    with Relay(STORE) as relay:
+        for one in ids:
+            relay.hand_off(Handoff(id=one, from_agent="user", to_agent="billing", task="x"))
+    code, _, err = baton("handoff", "show", "aaaa")
+    assert code == 2
+    assert all(one in err for one in ids)
+    assert documents("handoff", "show", "aaaa1")[0]["handoff"]["id"] == ids[0]
+
+
+HOSTILE = "pay\x1b[2J\u202e now\nerror: fake\x9b31m"
+
+
+def test_hostile_text_is_printed_harmlessly(team, baton, documents):
+    [made] = documents(
+        "handoff", "send", "--to", "human", "--task", HOSTILE, "--reason", HOSTILE, "--set", f"k={HOSTILE}"
+    )
+    for words in (
+        "handoff list", f"handoff show {made['id']} --full", "waiting", "alerts", "history", "graph", "graph --mermaid",
+        "audit query", f"handoff return {made['id']} --text {made['id']}", f"handoff show {made['id']}",
+    ):  # fmt: skip
+        code, out, err = baton(*words.split())
+        assert code == 0
+        assert all(line.isprintable() for line in (out + err).replace("\t", " ").split("\n")), words
+        assert not any(line.startswith("error:") for line in out.splitlines())
+    code, _, err = baton("handoff", "show", "\x1b[31mxxxx")
+    assert code == 1
+    assert err.rstrip("\n").isprintable()
