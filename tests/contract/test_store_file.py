@@ -37,10 +37,8 @@ def store(path):
 def worked(store):
     root = store.offer(request(), allow)[0]
     held = store.claim(claim_of(root.id), allow).handoff
-    done = Step(
-        id=root.id, event=Event.COMPLETE, epoch=held.epoch, result=answer(tokens=3), then=following(root)
-    )
-    return root, store.advance(done, allow).then
+    done = Step(id=root.id, event=Event.COMPLETE, epoch=held.epoch, result=answer(tokens=3), then=following(root))
+    return store.advance(done, allow).then
 
 
 def everything(store):
@@ -48,7 +46,7 @@ def everything(store):
 
 
 def test_reopened_it_gives_the_same_answers(store, path):
-    root, then = worked(store)
+    then = worked(store)
     before = everything(store)
     store.close()
     again = open_store(path)
@@ -72,9 +70,7 @@ def test_two_stores_on_one_file_see_each_other(store, path):
 
 def locked_by_others(path):
     """Whether another process finds the file in use."""
-    program = (
-        "import fcntl, sys; fcntl.lockf(open(sys.argv[1], 'r+b'), fcntl.LOCK_EX | fcntl.LOCK_NB, {}, {})"
-    )
+    program = "import fcntl, sys; fcntl.lockf(open(sys.argv[1], 'r+b'), fcntl.LOCK_EX | fcntl.LOCK_NB, {}, {})"
     command = [sys.executable, "-S", "-c", program.format(SHARED[1], SHARED[0]), path]
     return subprocess.run(command, capture_output=True, check=False).returncode != 0
 
@@ -99,10 +95,10 @@ def test_a_newer_schema_is_refused_and_left_alone(store, path):
     raw = apsw.Connection(path)
     raw.execute("PRAGMA user_version = 99")
     raw.close()
-    before, descriptors = Path(path).read_bytes(), len(os.listdir("/dev/fd"))
+    before, descriptors = Path(path).read_bytes(), len(list(Path("/dev/fd").iterdir()))
     with pytest.raises(StoreError, match="newer baton"):
         open_store(path)
-    assert len(os.listdir("/dev/fd")) == descriptors
+    assert len(list(Path("/dev/fd").iterdir())) == descriptors
     assert Path(path).read_bytes() == before
 
 
@@ -201,9 +197,7 @@ def test_a_refused_next_handoff_can_be_tried_again(store):
 def test_writers_wait_for_the_gate(store, path):
     gate = os.open(f"{path}.gate", os.O_RDWR)
     fcntl.flock(gate, fcntl.LOCK_EX)
-    program = (
-        "import sys; from baton.stores import open_store; open_store(sys.argv[1]).raise_alert('a', 'text')"
-    )
+    program = "import sys; from baton.stores import open_store; open_store(sys.argv[1]).raise_alert('a', 'text')"
     writer = subprocess.Popen([sys.executable, "-c", program, path])
     with pytest.raises(subprocess.TimeoutExpired):
         writer.wait(1.0)
@@ -229,7 +223,7 @@ def big(size):
 
 
 def test_a_full_disk_is_a_store_error_and_the_next_step_works(store):
-    root, _ = worked(store)
+    worked(store)
     limited(store, 300)
     with pytest.raises(StoreError, match="full"):
         store.offer(big(5_000_000), allow)
@@ -246,11 +240,7 @@ def test_a_batch_that_lost_its_transaction_acknowledges_nothing(store):
     except StoreError:
         kept = []
     else:
-        kept = [
-            offer.handoff.id
-            for offer, result in zip(offers, results, strict=True)
-            if isinstance(result, tuple)
-        ]
+        kept = [offer.handoff.id for offer, result in zip(offers, results, strict=True) if isinstance(result, tuple)]
     assert [handoff.id for handoff in store.find()] == kept
     assert flaws(store) == []
 

@@ -99,7 +99,5 @@ class TransitionContract(Contract):
         for state in ENDED:
             handoff = self.reach(state)
             for event in Event:
-                refuses(
-                    IllegalTransition, self.store.advance, Step(id=handoff.id, event=event, result=answer())
-                )
+                refuses(IllegalTransition, self.store.advance, Step(id=handoff.id, event=event, result=answer()))
             assert self.store.get(handoff.id).state is state

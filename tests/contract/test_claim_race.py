@@ -1,0 +1,157 @@
+"""Processes race for claims and for money: one winner each, nothing overspent, and the harness can fail.
+
+BATON_RACE=N races for N items instead of 10,000.
+"""
+
+import functools
+import os
+import sqlite3
+
+from baton.guards.base import Verdict
+from baton.lifecycle import Event
+from baton.protocol.handoff import Handoff
+from baton.protocol.limits import Limits
+from baton.stores import open_store
+from baton.stores.base import Step
+from baton.testing import NaiveClaims, race
+from baton.testing.contracts import flaws
+from baton.testing.contracts.evidence import MANY
+from baton.testing.contracts.work import allow, answer, claim_of, delegation, request
+
+ITEMS = int(os.environ.get("BATON_RACE", "10000"))
+PROCESSES, CHUNK = 8, 500
+
+
+def opened(path):
+    # Durability is another test's question: without the syncs the processes meet more often.
+    return open_store(path, durability="process")
+
+
+def claimer(path, owner):
+    store = opened(path)
+    return lambda item: store.claim(claim_of(item, owner), allow).won
+
+
+def next_claimer(path, owner):
+    """Each takes whatever is next, as workers do; the item that is named says nothing."""
+    from baton.stores.base import Claim
+
+    store, mine = opened(path), set()
+
+    def take(item):
+        granted = store.claim(Claim(holder=owner, agents=("a", "b")), allow)
+        if granted.won:
+            mine.add(granted.handoff.id)
+        return item in mine
+
+    return take
+
+
+def filled(path, count):
+    store = opened(path)
+    offers = [request("ab"[number % 2]) for number in range(count)]
+    for first in range(0, count, CHUNK):
+        store.batch([functools.partial(store.offer, offer, allow) for offer in offers[first : first + CHUNK]])
+    return store, [offer.handoff.id for offer in offers]
+
+
+def test_one_winner_each(tmp_path):
+    path = str(tmp_path / "store.db")
+    store, items = filled(path, ITEMS)
+    result = race(functools.partial(claimer, path), items, PROCESSES)
+    assert (result.doubles, result.unclaimed) == (0, 0)
+    assert len({owner for owners in result.winners_per_item.values() for owner in owners}) > 1
+    told = {item: owners[0] for item, owners in result.winners_per_item.items()}
+    assert dict(store.held()) == told
+    assert len(store.audit(limit=MANY)) == 2 * len(items)
+    assert flaws(store) == []
+    store.close()
+    print(f"{result.attempts} attempts in {result.seconds:.1f} s")
+
+
+def test_the_same_harness_catches_a_naive_backend(tmp_path):
+    result = race(NaiveClaims(str(tmp_path)), [f"item-{number}" for number in range(2000)], PROCESSES)
+    assert result.double_rate > 0.01
+
+
+def test_workers_that_take_what_is_next_take_each_once(tmp_path):
+    path = str(tmp_path / "store.db")
+    store, items = filled(path, 800)
+    race(functools.partial(next_claimer, path), items, PROCESSES)
+    found = store.find(limit=MANY)
+    assert {(handoff.epoch, handoff.attempt) for handoff in found} == {(1, 1)}
+    assert len({handoff.holder for handoff in found}) > 1
+    assert flaws(store) == []
+    store.close()
+
+
+SHARE, USE, CHILDREN = 100, 60, 400
+LIMIT = 9000
+
+
+def reserve(handoff: Handoff, facts, limits):
+    left = limits.max_tokens - facts.tokens_spent - facts.tokens_reserved
+    return Verdict(reserve_tokens=SHARE) if left >= SHARE else Verdict("refuse", "nothing left")
+
+
+def spender(path, owner):
+    store = opened(path)
+
+    def work(item):
+        granted = store.claim(claim_of(item, owner), reserve)
+        if not granted.won:
+            return False
+        assert store.spend(item, granted.handoff.epoch, USE // 2, 0)
+        event = Event.COMPLETE if hash(item) % 3 else Event.RELEASE
+        store.advance(Step(id=item, event=event, epoch=granted.handoff.epoch, result=answer(tokens=USE)), allow)
+        return event is Event.COMPLETE
+
+    return work
+
+
+def naive_spender(path, owner):
+    db = sqlite3.connect(path, timeout=60, isolation_level=None)
+
+    def work(_item):
+        (spent,) = db.execute("SELECT spent FROM budget").fetchone()
+        if spent + USE > LIMIT:
+            return False
+        db.execute("UPDATE budget SET spent = spent + ?", (USE,))
+        return True
+
+    return work
+
+
+def test_nothing_is_overspent(tmp_path):
+    path = str(tmp_path / "store.db")
+    store = opened(path)
+    root = store.offer(request(limits=Limits(max_tokens=LIMIT, max_handoffs=None)), allow)[0]
+    offers = [delegation(root) for _ in range(CHILDREN)]
+    store.batch([functools.partial(store.offer, offer, allow) for offer in offers])
+    race(functools.partial(spender, path), [offer.handoff.id for offer in offers], PROCESSES)
+    flow = store.workflow(root.workflow_id)
+    attempts = sum(handoff.attempt for handoff in store.find(parent_id=root.id, limit=MANY))
+    assert flow.tokens_reserved == 0
+    assert flow.tokens_spent == attempts * USE
+    assert LIMIT - SHARE < flow.tokens_spent <= LIMIT
+    assert flaws(store) == []
+    store.close()
+
+
+def test_the_same_harness_catches_read_then_write(tmp_path):
+    path = str(tmp_path / "budget.db")
+    over = 0
+    for _ in range(5):
+        db = sqlite3.connect(path, isolation_level=None)
+        db.executescript("PRAGMA journal_mode = WAL; PRAGMA synchronous = OFF;")
+        db.executescript(
+            "DROP TABLE IF EXISTS budget; CREATE TABLE budget (spent INTEGER); INSERT INTO budget VALUES (0)"
+        )
+        db.close()
+        race(functools.partial(naive_spender, path), [str(number) for number in range(CHILDREN)], PROCESSES)
+        db = sqlite3.connect(path)
+        over += max(0, db.execute("SELECT spent FROM budget").fetchone()[0] - LIMIT)
+        db.close()
+        if over:
+            break
+    assert over > 0
