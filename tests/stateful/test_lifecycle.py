@@ -1,6 +1,6 @@
 """Any order of steps, with stale claims, dead holders, lapse of time and reopened files, against a model.
 
-BATON_STATEFUL=N runs N examples of 60 steps instead of 200.
+BATON_STATEFUL=N runs N examples of 60 steps instead of 300.
 """
 
 import os
@@ -27,8 +27,8 @@ from baton.testing.contracts.evidence import MANY
 from baton.testing.contracts.work import allow, always, answer, delegation, following, request
 from baton.testing.virtual import VirtualClock
 
-EXAMPLES = int(os.environ.get("BATON_STATEFUL", "200"))
-LIMIT, RESERVE, LEASE = 100, 30, 60_000_000
+EXAMPLES = int(os.environ.get("BATON_STATEFUL", "300"))
+LIMIT, RESERVE, LITTLE, LEASE = 300, 30, 5, 60_000_000
 ACK = int(Limits().ack_seconds * 1e6)
 BY_HOLDER = sorted(event for event in Event if after(State.CLAIMED, event) and event is not Event.REMIND)
 BY_OTHERS = sorted(set(Event) - {Event.ACCEPT})
@@ -36,6 +36,7 @@ INITIAL = {"allow": State.OFFERED, "ask": State.WAITING, "reject": State.REJECTE
 
 pick = st.integers(0, 10_000)
 tokens = st.integers(0, 60)
+some = always(Verdict(reserve_tokens=LITTLE))
 
 
 def has(*states):
@@ -178,8 +179,8 @@ class Lifecycle(RuleBasedStateMachine):
         offer = delegation(self.store.get(parent.id), "c")
         self.store.offer(offer, allow)
         child = self.made(offer)
-        assert self.store.claim(Claim(holder="x", id=child.id, lease=LEASE), allow).won
-        self.won(child, "x", 0)
+        assert self.store.claim(Claim(holder="x", id=child.id, lease=LEASE), some).won
+        self.won(child, "x", LITTLE)
         if stops:
             self.store.advance(Step(id=parent.id, event=Event.SUSPEND, epoch=parent.epoch), allow)
             self.moved(parent, Event.SUSPEND)
@@ -187,13 +188,19 @@ class Lifecycle(RuleBasedStateMachine):
         self.moved(child, Event.COMPLETE, used=used)
 
     @has(State.CLAIMED)
-    @rule(number=pick, event=st.sampled_from([Event.RELEASE, Event.RECLAIM]), holder=st.sampled_from("xyz"))
-    def change_hands(self, number, event, holder):
+    @rule(
+        number=pick,
+        event=st.sampled_from([Event.RELEASE, Event.RECLAIM]),
+        holder=st.sampled_from("xyz"),
+        used=st.none() | tokens,
+    )
+    def change_hands(self, number, event, holder, used):
         item = self.chosen(number, State.CLAIMED)
-        self.store.advance(Step(id=item.id, event=event), allow)
-        self.moved(item, event)
-        assert self.store.claim(Claim(holder=holder, id=item.id, lease=LEASE), allow).won
-        self.won(item, holder, 0)
+        result = None if used is None else answer(tokens=used)
+        self.store.advance(Step(id=item.id, event=event, epoch=item.epoch, result=result), allow)
+        self.moved(item, event, used=used)
+        assert self.store.claim(Claim(holder=holder, id=item.id, lease=LEASE), some).won
+        self.won(item, holder, LITTLE)
 
     @rule(number=pick, holder=st.sampled_from("xyz"))
     def claim_one(self, number, holder):
@@ -207,12 +214,12 @@ class Lifecycle(RuleBasedStateMachine):
     @rule(agents=st.sampled_from(["a", "b", "ab", "abc", ""]), holder=st.sampled_from("xyz"))
     def claim_next(self, agents, holder):
         queue = [item for item in self.items.values() if item.state is State.OFFERED and item.agent in tuple(agents)]
-        granted = self.store.claim(Claim(holder=holder, agents=tuple(agents), lease=LEASE), allow)
+        granted = self.store.claim(Claim(holder=holder, agents=tuple(agents), lease=LEASE), some)
         assert granted.won == bool(queue)
         if queue:
             first = min(queue, key=lambda item: (item.priority, item.seq))
             assert granted.handoff.id == first.id
-            self.won(first, holder, 0)
+            self.won(first, holder, LITTLE)
 
     @staticmethod
     def affords(handoff, facts, limits):
