@@ -65,7 +65,7 @@ def due_step(handoff: Handoff, facts: Facts) -> Step | None:
 
 
 def _step(handoff: Handoff, event: Event, **fields: object) -> Step:
-    return Step(id=handoff.id, event=event, expect=handoff.state, by="supervisor", **fields)  # type: ignore[arg-type]
+    return Step(id=handoff.id, event=event, seen=handoff, by="supervisor", **fields)  # type: ignore[arg-type]
 
 
 def _claimed(handoff: Handoff, facts: Facts) -> Step | None:

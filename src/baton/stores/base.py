@@ -73,6 +73,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     event: Event
     epoch: int | None = None
     expect: State | None = None
+    seen: Handoff | None = None  # the reading that the step was decided on; it counts only while that still holds
     by: str = ""
     reason: str = ""
     detail: dict[str, Any] = {}

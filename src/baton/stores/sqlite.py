@@ -136,35 +136,37 @@ class SqliteStore(Gathers):
     def claim(self, claim: Claim, decide: Decide) -> Grant:
         """Give one offered handoff to one holder, or say why not."""
         with self._db:
-            handoff_id = claim.id or self._next(claim.agents)
-            if not handoff_id:
-                return Grant()
-            stand = self._stand(handoff_id)
-            handoff = stand.handoff
-            if handoff.state is not State.OFFERED:
-                return Grant(handoff=handoff)
-            judged = self._facts(handoff, self.now())
-            verdict = decide(handoff, *judged)
-            if verdict.kind != "allow":
-                return Grant(handoff=handoff, verdict=verdict)
-            taken = self._accept(claim, handoff, judged[0], verdict, stand.audit_head)
-            due = to_microseconds(taken.handoff.due_at) if taken.handoff.due_at else None
-            self._db.execute(
-                SQL["set_claimed"],
-                (
-                    claim.holder, taken.lease_until, taken.timeout_at, due, taken.tokens, taken.cost, taken.head,
-                    handoff.id, handoff.epoch,
-                ),
-            )  # fmt: skip
-            return Grant(handoff=taken.handoff, verdict=verdict, won=True)
+            grant = Grant()
+            for handoff_id in [claim.id] if claim.id else self._candidates(claim.agents):
+                grant = self._try(claim, handoff_id, decide)
+                if grant.won or grant.verdict.error != "AtCapacity":
+                    break  # a full agent must not keep the others from their work
+            return grant
 
-    def _next(self, agents: Iterable[str]) -> str:
-        best: tuple[int, int, str] | None = None
-        for agent in agents:
-            for handoff_id, priority, seq in self._db.execute(SQL["next_offered"], (agent,)):
-                if best is None or (priority, seq) < best[:2]:
-                    best = (priority, seq, handoff_id)
-        return best[2] if best else ""
+    def _candidates(self, agents: Iterable[str]) -> list[str]:
+        """The next handoff of each agent, by priority and then in the order of their arrival."""
+        heads = [row for agent in agents for row in self._db.rows(SQL["next_offered"], (agent,))]
+        return [handoff_id for _, _, handoff_id in sorted(heads)]
+
+    def _try(self, claim: Claim, handoff_id: str, decide: Decide) -> Grant:
+        stand = self._stand(handoff_id)
+        handoff = stand.handoff
+        if handoff.state is not State.OFFERED:
+            return Grant(handoff=handoff)
+        judged = self._facts(handoff, self.now())
+        verdict = decide(handoff, *judged)
+        if verdict.kind != "allow":
+            return Grant(handoff=handoff, verdict=verdict)
+        taken = self._accept(claim, handoff, judged[0], verdict, stand.audit_head)
+        due = to_microseconds(taken.handoff.due_at) if taken.handoff.due_at else None
+        self._db.execute(
+            SQL["set_claimed"],
+            (
+                claim.holder, taken.lease_until, taken.timeout_at, due, taken.tokens, taken.cost, taken.head,
+                handoff.id, handoff.epoch,
+            ),
+        )  # fmt: skip
+        return Grant(handoff=taken.handoff, verdict=verdict, won=True)
 
     def _accept(self, claim: Claim, handoff: Handoff, facts: Facts, verdict: Verdict, head: str) -> Taken:
         """The handoff as its new owner gets it, with what it reserves and its audit record written."""
@@ -204,7 +206,7 @@ class SqliteStore(Gathers):
                 return Moved(handoff, self.get(step.then.handoff.id) if step.then else None)
             if step.epoch is not None and (handoff.epoch != step.epoch or handoff.state is not State.CLAIMED):
                 self._write_late(handoff, step, stand.audit_head)
-            elif state is None or (step.expect is not None and handoff.state is not step.expect):
+            elif state is None or _outdated(step, handoff):
                 allowed = ", ".join(legal(handoff.state)) or "nothing, it has ended"
                 raise IllegalTransition(
                     f"handoff {step.id} is {handoff.state}: {step.event} is not possible; {allowed}"
@@ -369,3 +371,11 @@ class SqliteStore(Gathers):
 
 def _over(limit: int | None, total: int, extra: int) -> bool:
     return limit is not None and extra > 0 and total > limit
+
+
+def _outdated(step: Step, handoff: Handoff) -> bool:
+    """Whether a step was decided on something that is no longer so."""
+    if step.seen is not None:
+        was, now = step.seen, handoff
+        return (was.state, was.epoch, was.due_at) != (now.state, now.epoch, now.due_at)
+    return step.expect is not None and handoff.state is not step.expect

@@ -43,7 +43,7 @@ INSERT INTO audit (handoff_id, task_id, from_agent, to_agent, opens, record, dig
 UPDATE workflow SET handoffs = handoffs + 1, agents = ? WHERE id = ?;
 
 -- name: next_offered
-SELECT id, priority, seq FROM handoff WHERE state = 'offered' AND to_agent = ? ORDER BY priority, seq LIMIT 1;
+SELECT priority, seq, id FROM handoff WHERE state = 'offered' AND to_agent = ? ORDER BY priority, seq LIMIT 1;
 
 -- name: set_claimed
 UPDATE handoff SET state = 'claimed', attempt = attempt + 1, epoch = epoch + 1, holder = ?, lease_until = ?,
