@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 async def take(crew: Crew, handoff_id: str = "", agents: tuple[str, ...] = ()) -> Grant:
     """Claim one handoff by id, or the next one for these agents."""
     claim = msgspec.structs.replace(crew.claim, id=handoff_id, agents=agents)
-    grant = await crew.write(
+    grant = await crew.commit(
         lambda: crew.store.claim(claim, judge_claim),
         lambda grant: give_back(crew, grant.handoff if grant.won else None),
     )

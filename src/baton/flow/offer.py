@@ -20,7 +20,7 @@ async def make(crew: Crew, offer: Offer, *, take: bool = True) -> tuple[Handoff,
     """Offer a handoff and say so; the last value tells whether it was claimed for the caller at once."""
     if take and offer.handoff.to_agent in crew.agents:
         offer = msgspec.structs.replace(offer, take=crew.claim)
-    handoff, verdict = await crew.write(
+    handoff, verdict = await crew.commit(
         lambda: crew.store.offer(offer, judge_offer, judge_claim),
         lambda made: give_back(crew, made[0] if made[0].id == offer.handoff.id else None),
     )
