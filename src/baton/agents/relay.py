@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
+import msgspec
+
 from baton.protocol.context import changes
 from baton.protocol.results import Command, Return, Updates
 
@@ -37,11 +39,13 @@ class RelayAgent:
         answer: Return = result.answer
         changed = changes(turn.state, result.state)
         if answer.onward:
-            return Command(**{**answer.onward, "update": {**changed, **answer.onward.get("update", {})}})
+            return Command(
+                **{**answer.onward, "tokens": result.tokens, "update": {**changed, **answer.onward.get("update", {})}}
+            )
         return Return(
             status=answer.status,
             result=answer.result,
-            audit=answer.audit,
+            audit=msgspec.structs.replace(answer.audit, tokens_consumed=result.tokens),
             context_updates=Updates(variables_changed=changed),
         )
 
