@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -46,7 +47,7 @@ class LiveTurn:
     def state(self) -> dict[str, Any]:
         """The shared variables as they were handed over; a copy, change them through the update of what you return."""
         if self._state is None:
-            self._state = dict(self._crew.state(self.handoff.context.state_ref))
+            self._state = _copy(self._crew.state(self.handoff.context.state_ref))
         return self._state
 
     @property
@@ -121,11 +122,19 @@ class LiveTurn:
     async def ask(self, question: str, *, to: str = HUMAN, **options: Any) -> Any:
         """Ask a person (or an agent) and wait for the answer, however long it takes."""
         if to == HUMAN:
-            options.setdefault("timeout", PATIENCE)
+            seconds = options.setdefault("timeout", PATIENCE)
+            # Nobody claims for a person, so that no time-out would run.
+            options.setdefault("deadline", codec.to_time(self._crew.store.now() + int(seconds * 1e6)))
         answer = await self.delegate(to, question, **options)
         if not answer.success:
             raise HandoffFailed(f"{to} did not answer {question!r:.80}: {answer.error or answer.status}")
         return answer.output
+
+
+def _copy(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _copy(one) for key, one in value.items()}
+    return [_copy(one) for one in value] if isinstance(value, list | tuple) else value
 
 
 async def execute(crew: Crew, handoff: Handoff, alone: str = "") -> Any:
