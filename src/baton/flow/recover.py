@@ -43,6 +43,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     reminded: bool = False
     others: tuple[str, ...] = ()  # who could take the work instead, best first
     attended: bool = False  # a worker of its receiver was seen lately
+    repeatable: bool = True  # whether the receiver's work may be done twice
     max_reroutes: int = 3
     ack: int = 30_000_000
     backoff: float = 2.0
@@ -81,6 +82,9 @@ def reclaim(handoff: Handoff, facts: Facts, why: str) -> Step:
     if handoff.attempt >= handoff.max_attempts:
         error = f"HandoffFailed: {why}; max_attempts {handoff.max_attempts} are used up"
         return _step(handoff, Event.FAIL, reason=error, result=failed(error, retryable=False))
+    if not facts.repeatable:
+        error = f"{why}; {handoff.to_agent} is not idempotent, so a person has to look first"
+        return _step(handoff, Event.PARK, reason=error, result=failed(f"HandoffFailed: {error}"))
     return _step(handoff, Event.RECLAIM, reason=why, due_at=facts.now + facts.ack)
 
 
@@ -92,11 +96,13 @@ def _late(handoff: Handoff, facts: Facts) -> Step:
     policy = handoff.return_protocol.on_timeout
     error = f"TimedOut: {handoff.to_agent} did not answer in time, nor after a reminder"
     result = failed(error, status="timeout")
+    if policy == "retry" and not facts.repeatable:
+        policy = "escalate"
     if policy == "retry" and handoff.attempt < handoff.max_attempts:
         due = facts.now + int(facts.backoff * 2 ** (handoff.attempt - 1) * 1e6)
         return _step(handoff, Event.RETRY, reason=error, cause="timeout", result=result, due_at=due)
     if policy == "escalate":
-        if facts.others:
+        if facts.others and facts.repeatable:
             to_agent, due = facts.others[0], facts.now + facts.ack
             return _step(handoff, Event.ESCALATE, reason=error, cause="timeout", to_agent=to_agent, due_at=due)
         return _step(handoff, Event.PARK, reason=f"{error}; a person has to decide", cause="timeout", result=result)
@@ -121,7 +127,7 @@ def _last_moment(handoff: Handoff) -> float:
     ends = [float("inf")]
     if handoff.deadline is not None:
         ends.append(to_microseconds(handoff.deadline))
-    if handoff.return_protocol.timeout is not None:
+    if handoff.return_protocol.timeout is not None and not handoff.attempt:
         ends.append(to_microseconds(handoff.timestamp) + handoff.return_protocol.timeout * 1e6)
     return min(ends)
 
@@ -180,11 +186,14 @@ def _due(crew: Crew) -> list[Step]:
 
 def _look_later(store: Store, handoff: Handoff, facts: Facts) -> None:
     """Nothing to decide: somebody works on it, or nobody else could; then a person hears of it once."""
-    if handoff.state is State.OFFERED and not facts.attended:
-        if store.postpone(handoff, None):
+    last = _last_moment(handoff)
+    ends = None if last == float("inf") else int(last)
+    if handoff.state is State.OFFERED and handoff.to_agent != HUMAN and not facts.attended:
+        told = any(alert.subject == handoff.id for alert in store.alerts())
+        if store.postpone(handoff, ends) and not told:
             store.raise_alert(handoff.id, f"{handoff.to_agent} does not acknowledge, and nobody else can do it")
     else:
-        store.postpone(handoff, facts.now + facts.ack)
+        store.postpone(handoff, min(facts.now + facts.ack, int(min(last, 2**62))))
 
 
 def _facts(crew: Crew, handoff: Handoff) -> Facts:
@@ -204,6 +213,7 @@ def _facts(crew: Crew, handoff: Handoff) -> Facts:
         reminded=reminded,
         others=_others(crew, handoff, rows, limits, now),
         attended=handoff.to_agent in crew.agents or (seen is not None and now - seen < max(ack, ATTENTION * 1e6)),
+        repeatable=receiver is None or receiver.profile.idempotent,
         max_reroutes=limits.max_reroutes or 0,
         ack=ack,
         backoff=crew.settings.backoff,
