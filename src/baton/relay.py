@@ -10,11 +10,12 @@ import msgspec
 
 from baton.agents.python import FunctionAgent
 from baton.agents.relay import RelayAgent
-from baton.errors import HandoffFailed, Malformed, NotFound, TimedOut, UnknownAgent, named
+from baton.errors import HandoffFailed, IllegalTransition, Malformed, NotFound, TimedOut, UnknownAgent, named
 from baton.flow import finish, offer, prepare, recover, worker
-from baton.flow.crew import Crew, Settings, judge_claim, judge_offer
+from baton.flow.crew import Crew, Settings, judge_claim, judge_offer, within
 from baton.guards.complexity import classify
 from baton.lifecycle import ENDED, OPEN, Event, State
+from baton.protocol.codec import near
 from baton.protocol.context import merge
 from baton.protocol.handoff import HUMAN, USER, Handoff, ReturnProtocol, as_priority
 from baton.protocol.limits import TIERS, Limits, as_autonomy, as_budget, tightest
@@ -128,21 +129,22 @@ class Relay:
         if "budget" in options:
             options["budget"] = as_budget(options["budget"])
         if to not in self._crew.agents and to not in {row.profile.agent_id for row in self.store.agents()}:
-            raise UnknownAgent(f"agent {to}: not registered; known: {', '.join(sorted(self._crew.agents)) or 'none'}")
+            names = {*self._crew.agents, *(row.profile.agent_id for row in self.store.agents())}
+            raise UnknownAgent(f"agent {to}: not registered; {near(to, names)}")
         prepared = prepare.begin(self._crew, prepare.request(to, task, **options), limits, state)
         made, verdict, taken = await offer.make(self._crew, prepared, take=take)
         if verdict.kind == "refuse":
             raise named(verdict.error, verdict.reason)
         return made, taken
 
-    def _limits(self, given: Limits | None, complexity: str | None, task: str) -> Limits:
-        ceiling = self._crew.settings.limits
+    def _limits(self, given: Limits | None, complexity: str | None = None, task: str = "") -> Limits:
+        chosen = within(given, self._crew.settings.limits)
         if complexity is None:
-            return given or ceiling
+            return chosen
         name = classify(task) if complexity == "auto" else complexity
         if name not in TIERS:
             raise Malformed(f"complexity: {name!r}; known: auto, {', '.join(TIERS)}")
-        return tightest(given or ceiling, TIERS[name])
+        return tightest(chosen, TIERS[name])
 
     async def _finished(
         self,
@@ -210,7 +212,7 @@ class Relay:
 
     def hand_off(self, request: Handoff, *, limits: Limits | None = None) -> Handoff:
         """Offer work without waiting; a worker of the receiver takes it."""
-        prepared = prepare.begin(self._crew, request, limits or self._crew.settings.limits)
+        prepared = prepare.begin(self._crew, request, self._limits(limits))
         made, verdict = self.store.offer(prepared, judge_offer)
         if verdict.kind == "refuse":
             raise named(verdict.error, verdict.reason)
@@ -262,9 +264,14 @@ class Relay:
         return self._apply(Step(id=handoff_id, event=Event.DENY, by=by, reason=reason, result=result))
 
     def cancel(self, handoff_id: str, *, by: str = "", reason: str = "") -> Handoff:
-        """Call a handoff off; an agent that works on it is told and its answer is not applied."""
+        """Call a handoff off, with what it delegated; who works on it is told, and the answer is not applied."""
         result = failed(f"Cancelled: {reason or f'called off by {by or HUMAN}'}", retryable=False)
-        return self._apply(Step(id=handoff_id, event=Event.CANCEL, by=by, reason=reason, result=result))
+        step = Step(id=handoff_id, event=Event.CANCEL, by=by, reason=reason, result=result)
+        moved = self._apply(step)
+        for child in self.store.find(workflow_id=moved.workflow_id, parent_id=handoff_id, state=tuple(OPEN)):
+            with suppress(IllegalTransition):
+                self.cancel(child.id, by=by, reason=reason or "the work that it was a part of was called off")
+        return moved
 
     def reroute(self, handoff_id: str, to_agent: str, *, by: str = "", reason: str = "") -> Handoff:
         """Give rejected or parked work to another agent."""

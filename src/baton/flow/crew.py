@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakKeyDictionary
 
 import msgspec
@@ -13,8 +13,9 @@ import msgspec
 from baton import guards
 from baton.errors import BatonError
 from baton.lifecycle import Event, State
+from baton.protocol.codec import near
 from baton.protocol.context import Fetch, thaw_state
-from baton.protocol.limits import Limits
+from baton.protocol.limits import RISKS, Limits, tightest
 from baton.stores.base import Claim, Offer, Step
 from baton.stores.wake import Hub, Writer
 
@@ -28,7 +29,10 @@ if TYPE_CHECKING:
     from baton.protocol.results import Return
     from baton.stores.base import Store
 
+T = TypeVar("T")
+
 CACHED_STATES = 256
+BOUNDS = ("max_handoffs", "max_agents", "max_depth", "max_tokens", "max_cost", "max_seconds")
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -98,10 +102,51 @@ class Crew:
         if len(self._states) > CACHED_STATES:
             self._states.popitem(last=False)
 
+    async def commit(self, operation: Callable[[], T], unwanted: Callable[[T], None]) -> T:
+        """Write; a caller that is cancelled, at whatever moment, leaves what came of it to `unwanted`, once."""
+        came: list[T] = []
+
+        def keep() -> T:
+            came[:] = [operation()]
+            return came[0]
+
+        def drop(_: T | None = None) -> None:
+            if came:
+                unwanted(came.pop())
+
+        try:
+            return await self.write(keep, drop)
+        except asyncio.CancelledError:
+            drop()  # the writer may have answered just before, and takes this caller for served
+            raise
+
     def tell(self, event: str, handoff: Handoff) -> None:
         """Let the listeners know what happened."""
         for listener in self.listeners:
             listener(event, handoff)
+
+
+def within(given: Limits | None, ceiling: Limits) -> Limits:
+    """The limits of one run: its own, but never beyond what the relay was given or past whom it asks."""
+    if given is None:
+        return ceiling
+    plain = Limits()
+    set_here = {name: getattr(ceiling, name) for name in BOUNDS if getattr(ceiling, name) != getattr(plain, name)}
+    chosen = tightest(given, Limits(**{**dict.fromkeys(BOUNDS), **set_here}))
+    risks = [risk for risk in (given.approve_risk, ceiling.approve_risk) if risk is not None]
+    return msgspec.structs.replace(
+        chosen,
+        approve=tuple(dict.fromkeys((*given.approve, *ceiling.approve))),
+        approve_risk=min(risks, key=RISKS.index, default=None),
+        approval_seconds=given.approval_seconds if given.approval_seconds is not None else ceiling.approval_seconds,
+    )
+
+
+def objection(crew: Crew, verdict: Verdict, to_agent: str) -> str:
+    """Why not, with the names that may have been meant."""
+    if verdict.error != "UnknownAgent":
+        return verdict.reason
+    return f"{verdict.reason}; {near(to_agent, [row.profile.agent_id for row in crew.store.agents()])}"
 
 
 def judge_offer(handoff: Handoff, facts: Facts, limits: Limits) -> Verdict:

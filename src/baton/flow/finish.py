@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from baton.errors import Malformed
-from baton.flow.crew import give_back, judge_claim, judge_offer
+from baton.flow.crew import give_back, judge_claim, judge_offer, objection
 from baton.flow.prepare import advanced, follow
 from baton.lifecycle import Event, State
 from baton.protocol.codec import canonical, check
@@ -74,13 +74,19 @@ def fail(crew: Crew, handoff: Handoff, result: Return, cause: str = "") -> Step:
     protocol = handoff.return_protocol
     policy = protocol.on_timeout if cause == "timeout" else protocol.on_failure
     again = policy == "retry" and result.retryable and handoff.attempt < handoff.max_attempts
-    if again:
+    if again and not _repeatable(crew, handoff.to_agent):
+        policy = "escalate"
+    elif again:
         due = crew.store.now() + int(crew.settings.backoff * 2 ** (handoff.attempt - 1) * 1e6)
         return _step(handoff, Event.RETRY, reason=result.error, due_at=due, cause=cause, result=result)
     if policy == "escalate":
         reason = f"{result.error or result.status}; {handoff.to_agent} cannot go on, a person has to decide"
         return _step(handoff, Event.PARK, reason=reason, cause=cause, result=result)
     return _step(handoff, Event.FAIL, reason=result.error, cause=cause, result=result)
+
+
+def _repeatable(crew: Crew, agent: str) -> bool:
+    return all(row.profile.idempotent for row in crew.store.agents() if row.profile.agent_id == agent)
 
 
 def _move(crew: Crew, handoff: Handoff, command: Command) -> Step:
@@ -110,7 +116,7 @@ def _move(crew: Crew, handoff: Handoff, command: Command) -> Step:
 
 async def apply(crew: Crew, step: Step) -> Moved:
     """Commit a step and say so."""
-    moved = await crew.write(
+    moved = await crew.commit(
         lambda: crew.store.advance(step, judge_offer, judge_claim), lambda moved: give_back(crew, moved.then)
     )
     if moved.verdict.kind != "refuse":
@@ -122,8 +128,9 @@ async def apply(crew: Crew, step: Step) -> Moved:
     return moved
 
 
-def refused(handoff: Handoff, moved: Moved) -> Step:
+def refused(crew: Crew, handoff: Handoff, moved: Moved) -> Step:
     """The end of a handoff whose next one was refused."""
     verdict = moved.verdict
-    result = _signed(handoff, failed(f"{verdict.error}: {verdict.reason}", retryable=False))
-    return _step(handoff, Event.FAIL, reason=verdict.reason, result=result)
+    reason = objection(crew, verdict, moved.then.to_agent if moved.then else "")
+    result = _signed(handoff, failed(f"{verdict.error}: {reason}", retryable=False))
+    return _step(handoff, Event.FAIL, reason=reason, result=result)

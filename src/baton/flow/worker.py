@@ -11,7 +11,8 @@ import msgspec
 
 from baton.errors import Fenced, Held, IllegalTransition, NotFound, named
 from baton.flow import claim, execute, finish, offer, recover
-from baton.flow.crew import give_back
+from baton.flow.crew import give_back, objection
+from baton.guards.base import Verdict
 from baton.lifecycle import State
 from baton.protocol.context import changes, merge
 from baton.protocol.results import Command, Return, failed
@@ -55,8 +56,13 @@ async def entrust(crew: Crew, prepared: Offer) -> Return:
     """Offer a part of the work and wait for its answer; a refusal is raised under its own name."""
     made, verdict, taken = await offer.make(crew, prepared)
     if verdict.kind == "refuse":
-        raise named(verdict.error, verdict.reason)
-    return await run_line(crew, made, taken=taken)
+        raise named(verdict.error, objection(crew, verdict, made.to_agent))
+    answer = await run_line(crew, made, taken=taken)
+    ended = None if answer.success else crew.store.get(made.id)
+    if ended is not None and ended.state is State.REFUSED:
+        error, _, reason = answer.error.partition(": ")
+        raise named(error, objection(crew, Verdict(error=error, reason=reason), made.to_agent))
+    return answer
 
 
 def _open(crew: Crew, first: Handoff) -> Handoff | None:
@@ -121,13 +127,14 @@ async def perform(crew: Crew, offered: Handoff, alone: str = "") -> Handoff | No
 
 async def work(crew: Crew, taken: Handoff, alone: str = "") -> Handoff | None:
     """Execute a claimed handoff and commit what came of it."""
+    alone = alone or ("" if crew.settings.handoffs else "handoffs are off")
     while True:
         try:
             await asyncio.sleep(0)  # other lines and timers get their turn between two hops
             value = await execute.execute(crew, taken, alone)
-            if isinstance(value, Command) and not crew.settings.handoffs and not alone:
-                alone = "handoffs are off"
-                continue
+            if isinstance(value, Command) and alone:
+                error = f"HandoffsDisabled: {taken.to_agent} works alone ({alone}); answer without a Command"
+                value = failed(error, retryable=False)
             try:
                 moved = await finish.apply(crew, finish.settle(crew, taken, value))
             except Fenced:
@@ -147,9 +154,9 @@ async def work(crew: Crew, taken: Handoff, alone: str = "") -> Handoff | None:
             taken, alone = moved.then, ""
             continue
         if crew.settings.independent and not alone and moved.verdict.error not in {"BudgetExceeded", "ApprovalDenied"}:
-            alone = moved.verdict.reason
+            alone = objection(crew, moved.verdict, moved.then.to_agent if moved.then else "")
             continue
-        await finish.apply(crew, finish.refused(taken, moved))
+        await finish.apply(crew, finish.refused(crew, taken, moved))
         return None
 
 
@@ -182,6 +189,7 @@ class Minder:
 async def minded(crew: Crew, every: float = TICK) -> AsyncIterator[None]:
     """Renew leases and move what is due, as long as the block runs."""
     loop = asyncio.get_running_loop()
+    every = min(every, crew.settings.lease / 5)
     minder = crew.minders.get(loop)
     if minder is None:
         minder = crew.minders[loop] = Minder()

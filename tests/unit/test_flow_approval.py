@@ -1,0 +1,112 @@
+"""C7: work that a person approves waits, for days if need be, and silence is not consent."""
+
+import asyncio
+
+import pytest
+
+from baton import Command, Limits, Relay
+from baton.errors import ApprovalDenied
+from baton.testing import virtual
+
+
+def team(relay):
+    @relay.agent("build")
+    async def build(turn):
+        return Command(goto="deploy", update={"version": 7}, reason="it is built")
+
+    @relay.agent("deploy")
+    async def deploy(turn):
+        return f"deployed {turn.state['version']}"
+
+    return relay
+
+
+@pytest.fixture
+def relay():
+    with Relay(limits=Limits(approve=("deploy",), approval_seconds=3600)) as opened:
+        yield team(opened)
+
+
+def trail(relay):
+    return [(r.event_type, r.by) for r in relay.audit.query(to_agent="deploy")]
+
+
+def test_a_run_waits_for_the_approval(relay):
+    async def main():
+        run = asyncio.create_task(relay.run("build", "release", workflow_id="w"))
+        await asyncio.sleep(1800)
+        (asked,) = relay.waiting()
+        before = relay.result("w").status
+        relay.approve(asked.id, by="ada", reason="looks good")
+        return before, (await run).output
+
+    assert virtual.run(main()) == ("waiting", "deployed 7")
+    events = [event for event, _ in trail(relay)]
+    assert events == ["initiated", "approval_requested", "approved", "accepted", "completed"]
+    assert trail(relay)[2] == ("approved", "ada")
+
+
+def test_a_denial_ends_it(relay):
+    async def main():
+        run = asyncio.create_task(relay.run("build", "release", workflow_id="w"))
+        await asyncio.sleep(60)
+        relay.deny(relay.waiting()[0].id, by="ada", reason="it is Friday")
+        with pytest.raises(ApprovalDenied, match="ada said no: it is Friday"):
+            await run
+
+    virtual.run(main())
+    assert [event for event, _ in trail(relay)] == ["initiated", "approval_requested", "denied"]
+    assert relay.result("w").status == "refused"
+
+
+def test_silence_is_not_consent(relay):
+    async def main():
+        with pytest.raises(ApprovalDenied, match="no answer is not an approval"):
+            await relay.run("build", "release")
+        return asyncio.get_running_loop().time()
+
+    assert 3600 <= virtual.run(main()) < 3600 + 60
+    assert [event for event, _ in trail(relay)] == ["initiated", "approval_requested", "denied"]
+    assert relay.waiting() == []
+
+
+def test_a_late_approval_changes_nothing(relay):
+    async def main():
+        with pytest.raises(ApprovalDenied):
+            await relay.run("build", "release", workflow_id="w")
+        (denied,) = relay.store.find(workflow_id="w", to_agent="deploy")
+        with pytest.raises(Exception, match="it has ended"):
+            relay.approve(denied.id, by="ada")
+
+    virtual.run(main())
+
+
+def test_a_delegation_that_a_person_denies_raises_the_denial(relay):
+    raised = []
+
+    @relay.agent("boss")
+    async def boss(turn):
+        try:
+            await turn.delegate("deploy", "part", timeout=7200)
+        except ApprovalDenied as error:
+            raised.append(str(error))
+        return "went on"
+
+    async def main():
+        run = asyncio.create_task(relay.run("boss", "release"))
+        await asyncio.sleep(60)
+        relay.deny(relay.waiting()[0].id, by="ada")
+        return (await run).output
+
+    assert virtual.run(main()) == "went on"
+    assert raised == ["ada said no"]
+
+
+def test_the_first_request_may_need_an_approval_too(relay):
+    async def main():
+        begun = await relay.run("deploy", "now", wait=False, state={"version": 8})
+        assert begun.status == "waiting"
+        relay.approve(relay.waiting()[0].id, by="ada")
+        return await relay.resume(begun.workflow_id)
+
+    assert virtual.run(main()).output == "deployed 8"

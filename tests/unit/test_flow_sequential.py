@@ -1,0 +1,241 @@
+"""P3, P10, C1, C10: ownership moves from one agent to the next, with the state."""
+
+import asyncio
+
+import pytest
+
+from baton import Command, Relay, Return
+from baton.errors import Malformed, UnknownAgent
+from baton.protocol.results import Account, Updates
+
+
+@pytest.fixture
+def relay():
+    with Relay() as opened:
+        yield opened
+
+
+def ended(relay, agent="triage"):
+    return relay.audit.query(to_agent=agent)[-1]
+
+
+def test_a_is_complete_before_b_begins(relay):
+    seen = {}
+
+    @relay.agent("a", max_concurrent_tasks=1)
+    async def a(turn):
+        return Command(goto="b", reason="done with mine")
+
+    @relay.agent("b")
+    async def b(turn):
+        seen["held"] = [relay.get(handoff_id).to_agent for handoff_id, _ in relay.store.held()]
+        seen["load"] = {row.profile.agent_id: row.load for row in relay.store.agents()}
+        return "done"
+
+    result = relay.run_sync("a", "work", workflow_id="w")
+    trail = [(r.from_agent, r.to_agent, r.event_type) for r in relay.audit.query(task_id="w")]
+    assert trail == [
+        ("user", "a", "initiated"),
+        ("user", "a", "accepted"),
+        ("user", "a", "completed"),
+        ("a", "b", "initiated"),
+        ("a", "b", "accepted"),
+        ("a", "b", "completed"),
+    ]
+    assert seen == {"held": ["b"], "load": {"a": 0, "b": 1}}
+    assert result.handoffs[0].reason == "done with mine"
+
+
+def test_state_is_merged_by_kind(relay):
+    @relay.agent("a")
+    async def a(turn):
+        update = {
+            "plain": {"replaced": 1},
+            "workflow_state": {"phase": "build", "completed": ["a"]},
+            "metrics": {"a": 1},
+        }
+        return Command(goto="b", update=update)
+
+    @relay.agent("b")
+    async def b(turn):
+        assert turn.state["plain"] == {"replaced": 1}
+        update = {"plain": {"new": 2}, "workflow_state": {"phase": "test"}, "metrics": {"b": 2}}
+        return Return(context_updates=Updates(variables_changed=update))
+
+    begun = {"plain": {"old": 0}, "workflow_state": {"remaining": ["b"]}, "kept": True}
+    assert relay.run_sync("a", "work", state=begun).state == {
+        "plain": {"new": 2},
+        "workflow_state": {"phase": "test", "completed": ["a"], "remaining": ["b"]},
+        "metrics": {"a": 1, "b": 2},
+        "kept": True,
+    }
+
+
+def test_a_reserved_key_takes_an_object(relay):
+    @relay.agent("a")
+    async def a(turn):
+        return Command(goto="a", update={"metrics": 5})
+
+    with pytest.raises(Malformed, match=r"update\.metrics: a reserved key takes an object"):
+        relay.run_sync("a", "work")
+
+
+def test_the_state_that_an_agent_sees_is_a_copy(relay):
+    @relay.agent("a")
+    async def a(turn):
+        turn.state["smuggled"] = 1
+        turn.state["list"].append(4)
+        return Command(goto="b")
+
+    @relay.agent("b")
+    async def b(turn):
+        return dict(turn.state)
+
+    assert relay.run_sync("a", "work", state={"list": [1, 2, 3]}).output == {"list": [1, 2, 3]}
+
+
+def test_a_command_may_carry_a_new_task(relay):
+    @relay.agent("a")
+    async def a(turn):
+        return Command(goto="b", task="the second half", reason="half done")
+
+    @relay.agent("b")
+    async def b(turn):
+        return [turn.task, [(m.role, m.content) for m in turn.messages]]
+
+    task, messages = relay.run_sync("a", "the whole").output
+    assert task == "the second half"
+    assert ("user", "the whole") in [tuple(m) for m in messages]
+    assert ("assistant", "half done") in [tuple(m) for m in messages]
+
+
+def test_parent_in_a_flat_relay_is_a_plain_move(relay):
+    @relay.agent("a")
+    async def a(turn):
+        return Command(goto="b", graph=Command.PARENT, update={"x": 1})
+
+    @relay.agent("b")
+    async def b(turn):
+        return turn.state["x"]
+
+    assert relay.run_sync("a", "work").output == 1
+
+
+def nested(relay, inner):
+    @inner.agent("draft")
+    async def draft(turn):
+        return Command(goto="check", update={"drafted": turn.state["topic"]})
+
+    @inner.agent("check")
+    async def check(turn):
+        if turn.task == "stay":
+            return Return(
+                context_updates=Updates(variables_changed={"checked": True}), audit=Account(tokens_consumed=7)
+            )
+        return Command(goto="print", graph=Command.PARENT, update={"checked": True}, reason="ready", task="print it")
+
+    @relay.agent("print")
+    async def printer(turn):
+        return [turn.task, turn.state, turn.handoff.from_agent, turn.handoff.reason]
+
+    relay.nest("writers", inner, "draft")
+
+
+def test_parent_in_a_nested_relay_moves_control_out(relay):
+    with Relay() as inner:
+        nested(relay, inner)
+        result = relay.run_sync("writers", "write", state={"topic": "ice"})
+        assert result.output == [
+            "print it",
+            {"topic": "ice", "drafted": "ice", "checked": True},
+            "writers",
+            "ready",
+        ]
+        assert [(h.from_agent, h.to_agent) for h in result.handoffs] == [("writers", "print")]
+        assert {h.status for h in inner.store.find()} == {"completed"}
+
+
+def test_a_nested_relay_answers_with_its_state_and_what_it_used(relay):
+    with Relay() as inner:
+        nested(relay, inner)
+
+        @inner.agent("first")
+        async def first(turn):
+            await turn.charge(100)
+            return Command(goto="check", tokens=100)
+
+        relay.nest("counted", inner, "first")
+        result = relay.run_sync("counted", "stay", state={"topic": "ice"})
+        assert result.state == {"topic": "ice", "checked": True}
+        assert result.tokens == 107
+
+
+def test_an_error_inside_a_nested_relay_comes_out_named(relay):
+    with Relay() as inner:
+
+        @inner.agent("entry")
+        async def entry(turn):
+            return Command(goto="nobody")
+
+        relay.nest("team", inner, "entry")
+        with pytest.raises(UnknownAgent, match="nobody"):
+            relay.run_sync("team", "work")
+
+
+def test_an_unknown_target_is_an_error_that_names_near_ones(relay):
+    @relay.agent("triage")
+    async def triage(turn):
+        return Command(goto="biling")
+
+    @relay.agent("billing")
+    async def billing(turn):
+        return "never"
+
+    with pytest.raises(UnknownAgent, match=r"agent biling: not registered.*did you mean billing") as caught:
+        relay.run_sync("triage", "work")
+    assert caught.value.result.status == "failed"
+    assert ended(relay).event_type == "failed"
+    assert "biling" in ended(relay).reason
+    assert [r.event_type for r in relay.audit.query(to_agent="biling")] == ["initiated", "rejected"]
+    assert relay.audit.query(to_agent="billing") == []
+
+
+def test_run_for_an_unknown_agent_names_near_ones(relay):
+    @relay.agent("billing")
+    async def billing(turn):
+        return "never"
+
+    with pytest.raises(UnknownAgent, match="did you mean billing"):
+        relay.run_sync("biling", "work")
+    with pytest.raises(UnknownAgent, match="known: billing"):
+        relay.run_sync("zzz", "work")
+
+
+def test_a_handoff_to_oneself_with_nothing_new_is_a_loop(relay):
+    calls = []
+
+    @relay.agent("a")
+    async def a(turn):
+        calls.append(1)
+        return Command(goto="a")
+
+    with pytest.raises(Exception, match="loops"):
+        relay.run_sync("a", "work", timeout=5)
+    assert len(calls) <= 2
+
+
+def test_each_agent_sees_its_own_run_in_concurrent_runs(relay):
+    @relay.agent("a")
+    async def a(turn):
+        await asyncio.sleep(0)
+        return Command(goto="b", update={"mine": turn.task})
+
+    @relay.agent("b")
+    async def b(turn):
+        await asyncio.sleep(0)
+        return turn.state["mine"]
+
+    async def main():
+        return await asyncio.gather(*(relay.run("a", f"task {n}") for n in range(20)))
+
+    assert [r.output for r in asyncio.run(main())] == [f"task {n}" for n in range(20)]
