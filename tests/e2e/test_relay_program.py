@@ -35,9 +35,7 @@ def test_the_readme_program(relay):
     with_billing(relay)
     result = asyncio.run(relay.run("triage", "please refund me"))
     assert result.output == "refunded customer 42"
-    assert [(h.from_agent, h.to_agent, h.status) for h in result.handoffs] == [
-        ("triage", "billing", "completed")
-    ]
+    assert [(h.from_agent, h.to_agent, h.status) for h in result.handoffs] == [("triage", "billing", "completed")]
     records = relay.audit.query(to_agent="billing")
     assert [r.event_type for r in records] == ["initiated", "accepted", "completed"]
     assert result.state == {"customer": 42}
@@ -243,7 +241,7 @@ def test_a_worker_that_is_cancelled_gives_its_work_back(relay):
     async def main():
         await relay.run("slow", "work", wait=False, workflow_id="w")
         worker = asyncio.create_task(relay.work())
-        while not relay.store.held():
+        while not relay.store.held():  # noqa: ASYNC110 - of another task
             await asyncio.sleep(0.01)
         worker.cancel()
         await asyncio.gather(worker, return_exceptions=True)
