@@ -9,7 +9,7 @@ __version__ = "0.1.0"
 # Where each public name lives; a module is imported when its first name is used.
 _HOMES = {
     "baton.relay": ("Relay", "Result"),
-    "baton.protocol.results": ("Command", "Defer", "Reject", "Return", "Send"),
+    "baton.protocol.results": ("Command", "Defer", "Escalate", "Reject", "Return", "Send", "answer"),
     "baton.protocol.handoff": ("Handoff",),
     "baton.protocol.context": ("Message",),
     "baton.protocol.artifacts": ("Artifact",),
@@ -40,9 +40,11 @@ if TYPE_CHECKING:
     from baton.protocol.profile import Profile as Profile
     from baton.protocol.results import Command as Command
     from baton.protocol.results import Defer as Defer
+    from baton.protocol.results import Escalate as Escalate
     from baton.protocol.results import Reject as Reject
     from baton.protocol.results import Return as Return
     from baton.protocol.results import Send as Send
+    from baton.protocol.results import answer as answer
     from baton.relay import Relay as Relay
     from baton.relay import Result as Result
 

@@ -72,6 +72,7 @@ class Relay:
         self._crew = Crew(self.store, identity(), chosen)
         self._crew.entrust = lambda prepared: worker.entrust(self._crew, prepared)
         self.audit = AuditTrail(self.store)
+        self._crew.seal = self.audit.seal
 
     def agent(self, name: str, **profile: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         """Register a function as an agent."""
@@ -95,6 +96,7 @@ class Relay:
         if all(row.profile != described or not row.available for row in self.store.agents()):
             self.store.register(described)
         self._crew.agents[name] = agent
+        self._crew.profiles[name] = described
 
     def nest(self, name: str, inner: Relay, entry: str, **profile: Any) -> None:
         """Use another relay as one agent; `Command(graph=Command.PARENT)` in there moves control out here."""

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from baton.guards.base import Facts, Verdict
     from baton.protocol.artifacts import Artifact
     from baton.protocol.handoff import Handoff
+    from baton.protocol.profile import Profile
     from baton.protocol.results import Return
     from baton.stores.base import Store
 
@@ -45,18 +46,22 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     independent: bool = False  # after an error of a handoff, the sender finishes alone
     routes: dict[str, tuple[str, ...]] = {}
     delegation_timeout: float = 600.0
+    sequence: dict[str, str] = {}  # who comes next when an agent is done
     roots: tuple[str, ...] = ()  # where artifacts may stand, beside relative paths
 
 
 class Running:
     """One claim that this process works on."""
 
-    __slots__ = ("artifacts", "epoch", "gained", "lost", "note", "task")
+    __slots__ = ("artifacts", "cost", "epoch", "escalated", "gained", "lost", "note", "task", "tokens")
 
     def __init__(self, epoch: int, task: asyncio.Task[Any] | None) -> None:
         self.epoch = epoch
         self.task = task
         self.lost = ""
+        self.escalated = ""
+        self.tokens = 0
+        self.cost = 0
         self.gained: dict[str, Any] = {}  # by the work that was delegated
         self.artifacts: tuple[Artifact, ...] = ()
         self.note = ""
@@ -72,9 +77,11 @@ class Crew:
         self.nested = False
         self.claim = Claim(holder=holder, lease=int(settings.lease * 1e6))
         self.agents: dict[str, Agent] = {}
+        self.profiles: dict[str, Profile] = {}
         self.running: dict[str, Running] = {}
         self.listeners: list[Callable[[str, Handoff], None]] = []
         self.failures: dict[str, BaseException] = {}
+        self.seal: Callable[[], int] = lambda: 0
         self.minders: WeakKeyDictionary[asyncio.AbstractEventLoop, Any] = WeakKeyDictionary()
         self.hub = Hub(store)
         self.write = Writer(store, self.hub)

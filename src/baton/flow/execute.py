@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from baton.errors import BudgetExceeded, Fenced, HandoffFailed, HandoffsDisabled, Refused
+from baton.errors import BudgetExceeded, Fenced, HandoffFailed, HandoffsDisabled, NotAuthorised, Refused
 from baton.flow.crew import Running
 from baton.flow.prepare import delegate, scoped
+from baton.guards.triggers import escalation
 from baton.lifecycle import State
 from baton.protocol import codec
 from baton.protocol.context import DEFAULT_TRANSFER, Message, merge, newest_first, select
 from baton.protocol.handoff import HUMAN, Handoff, Requirement, Validation, fingerprint
 from baton.protocol.limits import micro
-from baton.protocol.results import Command, Defer, Reject, Return, Updates, as_return, failed
+from baton.protocol.results import Command, Defer, Escalate, Reject, Return, Updates, as_return, failed
 from baton.stores.base import Offer
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ class LiveTurn:
 
     async def charge(self, tokens: int = 0, cost: float = 0.0) -> None:
         """Count what the work used; raises BudgetExceeded when the workflow cannot afford it."""
-        store, handoff = self._crew.store, self.handoff
+        store, handoff, running = self._crew.store, self.handoff, self._running
         spent = micro(cost) or 0
         if not await self._crew.write(lambda: store.spend(handoff.id, handoff.epoch, tokens, spent)):
             flow = store.workflow(handoff.workflow_id)
@@ -90,6 +91,11 @@ class LiveTurn:
                 f"workflow {handoff.workflow_id}: max_tokens {limits.max_tokens}, max_cost {limits.max_cost}; used "
                 f"{flow.tokens_spent if flow else 0} tokens; stop with a partial result, or raise the limit"
             )
+        running.tokens, running.cost = running.tokens + tokens, running.cost + spent
+        profile = self._crew.profiles[handoff.to_agent]
+        if trigger := escalation(profile, handoff.audit.risk_level, running.tokens, running.cost):
+            running.escalated = trigger.reason
+            raise NotAuthorised(f"{trigger.reason}; a person has to decide how it goes on")
 
     async def delegate(self, to: str, task: str, *, key: str = "", **options: Any) -> Return:
         """Give a part of the work to another agent and wait for its answer.
@@ -144,6 +150,8 @@ async def execute(crew: Crew, handoff: Handoff, alone: str = "") -> Any:
     turn = LiveTurn(crew, handoff, running, alone)
     try:
         value = await crew.agents[handoff.to_agent].run(turn)
+        if running.escalated:
+            return Escalate(running.escalated)
         return _with_gains(value, running) if running.gained or running.artifacts else value
     except asyncio.CancelledError:
         if running.lost and running.task is not None:
@@ -155,6 +163,8 @@ async def execute(crew: Crew, handoff: Handoff, alone: str = "") -> Any:
     except Fenced:
         raise
     except Exception as error:  # noqa: BLE001 - whatever an agent raises is its answer
+        if running.escalated:
+            return Escalate(running.escalated)
         crew.failures[handoff.id] = error
         name = type(error).__name__
         return failed(f"{name}: {error}", retryable=not isinstance(error, Refused | HandoffFailed))
@@ -167,7 +177,7 @@ def _with_gains(value: Any, running: Running) -> Any:
     if isinstance(value, Command):
         update, artifacts = merge(running.gained, value.update), (*running.artifacts, *value.artifacts)
         return msgspec.structs.replace(value, update=update, artifacts=artifacts)
-    if isinstance(value, Reject | Defer):
+    if isinstance(value, Reject | Defer | Escalate):
         return value
     answer = as_return(value)
     own = answer.context_updates

@@ -9,10 +9,11 @@ import msgspec
 from baton.errors import Malformed
 from baton.flow.crew import give_back, judge_claim, judge_offer, objection
 from baton.flow.prepare import advanced, follow
+from baton.flow.trigger import see
 from baton.lifecycle import Event, State
 from baton.protocol.codec import canonical, check
 from baton.protocol.context import Message
-from baton.protocol.results import Account, Command, Defer, Reject, Result, Return, as_return, failed
+from baton.protocol.results import Account, Command, Defer, Escalate, Reject, Result, Return, Updates, as_return, failed
 from baton.protocol.secrets import redact, redact_value
 from baton.stores.base import Step
 
@@ -26,8 +27,11 @@ replace = msgspec.structs.replace
 
 def settle(crew: Crew, handoff: Handoff, value: Any) -> Step:
     """The step that follows from what the agent gave back."""
+    value, done = see(crew, handoff, value)
     if isinstance(value, Command):
-        return _move(crew, handoff, value)
+        return _move(crew, handoff, value, done)
+    if isinstance(value, Escalate):
+        return _step(handoff, Event.PARK, reason=f"{redact(value.reason)}; a person has to decide")
     if isinstance(value, Reject):
         return _step(handoff, Event.REJECT, reason=redact(value.reason))
     if isinstance(value, Defer):
@@ -57,11 +61,14 @@ def _signed(handoff: Handoff, result: Return) -> Return:
     )
 
 
+def _said(handoff: Handoff, result: Return) -> list[Message]:
+    if result.messages or not isinstance(result.output, str) or not result.output:
+        return list(result.messages)
+    return [Message("assistant", result.output, name=handoff.to_agent)]
+
+
 def _complete(crew: Crew, handoff: Handoff, result: Return) -> Step:
-    said = list(result.messages)
-    if not said and isinstance(result.output, str) and result.output:
-        said = [Message("assistant", result.output, name=handoff.to_agent)]
-    context, blobs = advanced(crew, handoff, {}, said)
+    context, blobs = advanced(crew, handoff, {}, _said(handoff, result))
     changed = redact_value(result.context_updates.variables_changed)
     canonical(changed, "variables_changed")
     updates = replace(result.context_updates, variables_changed=changed)
@@ -89,7 +96,7 @@ def _repeatable(crew: Crew, agent: str) -> bool:
     return all(row.profile.idempotent for row in crew.store.agents() if row.profile.agent_id == agent)
 
 
-def _move(crew: Crew, handoff: Handoff, command: Command) -> Step:
+def _move(crew: Crew, handoff: Handoff, command: Command, done: Return | None) -> Step:
     if not isinstance(command.goto, str):
         raise Malformed("Command.goto: a list of Send needs broadcast; name one agent")
     if crew.nested and command.graph == Command.PARENT:
@@ -101,15 +108,14 @@ def _move(crew: Crew, handoff: Handoff, command: Command) -> Step:
         }
         result = Return(onward=onward, audit=Account(tokens_consumed=command.tokens))
         return _complete(crew, handoff, _signed(handoff, result))
-    said = [Message("assistant", command.reason, name=handoff.to_agent)] if command.reason else []
+    said = _said(handoff, done) if done else []
+    if not said and command.reason:
+        said = [Message("assistant", command.reason, name=handoff.to_agent)]
     context, blobs = advanced(crew, handoff, command.update, said, command.artifacts)
-    result = Return(
-        handoff_id=handoff.id,
-        from_agent=handoff.to_agent,
-        to_agent=command.goto,
-        result=Result(body=f"handed off to {command.goto}"),
-        audit=Account(tokens_consumed=command.tokens),
-    )
+    if done is None:
+        body = Result(body=f"handed off to {command.goto}")
+        done = Return(result=body, audit=Account(tokens_consumed=command.tokens))
+    result = replace(_signed(handoff, done), messages=(), context_updates=Updates(), to_agent=command.goto)
     then = follow(crew, handoff, command, command.goto, context, blobs)
     return _step(handoff, Event.COMPLETE, reason=then.handoff.reason, result=result, then=then)
 

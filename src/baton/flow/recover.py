@@ -14,6 +14,7 @@ from baton import guards
 from baton.errors import IllegalTransition
 from baton.flow.crew import judge_offer
 from baton.guards.approval import approved
+from baton.guards.triggers import timeout
 from baton.lifecycle import Event, State
 from baton.protocol.audit import read_record
 from baton.protocol.codec import to_microseconds
@@ -70,8 +71,8 @@ def _step(handoff: Handoff, event: Event, **fields: object) -> Step:
 
 
 def _claimed(handoff: Handoff, facts: Facts) -> Step | None:
-    if facts.timeout_at is not None and facts.now >= facts.timeout_at:
-        return _late(handoff, facts)
+    if trigger := timeout(handoff, facts.timeout_at, facts.now):
+        return _late(handoff, facts, trigger.reason)
     if facts.lease_until is not None and facts.now >= facts.lease_until:
         return reclaim(handoff, facts, "its lease is over and was not renewed")
     return None
@@ -88,13 +89,13 @@ def reclaim(handoff: Handoff, facts: Facts, why: str) -> Step:
     return _step(handoff, Event.RECLAIM, reason=why, due_at=facts.now + facts.ack)
 
 
-def _late(handoff: Handoff, facts: Facts) -> Step:
+def _late(handoff: Handoff, facts: Facts, why: str) -> Step:
     if not facts.reminded:
         given = handoff.return_protocol.timeout or 0.0
         grace = int(max(given * GRACE_SHARE, min(GRACE_LEAST, given)) * 1e6)
-        return _step(handoff, Event.REMIND, reason="the time is over, a last reminder", due_at=facts.now + grace)
+        return _step(handoff, Event.REMIND, reason=f"{why}; a last reminder", due_at=facts.now + grace)
     policy = handoff.return_protocol.on_timeout
-    error = f"TimedOut: {handoff.to_agent} did not answer in time, nor after a reminder"
+    error = f"TimedOut: {why}, nor after a reminder"
     result = failed(error, status="timeout")
     if policy == "retry" and not facts.repeatable:
         policy = "escalate"

@@ -7,7 +7,7 @@ from typing import Literal
 
 import msgspec
 
-from baton.protocol.codec import iso, to_microseconds
+from baton.protocol.codec import iso
 from baton.protocol.handoff import Handoff, Requirement
 from baton.protocol.limits import MILLION, RISKS, Autonomy, Risk, micro
 from baton.protocol.profile import Profile
@@ -52,16 +52,11 @@ def escalation(agent: Profile, risk: Risk, tokens: int = 0, cost: int = 0) -> Tr
     return None
 
 
-def timeout(handoff: Handoff, agent: Profile | None, started_at: int, now: int) -> Trigger | None:
-    """The work is past its deadline, the time its sender waits, or the longest its agent may take."""
-    taken = (now - started_at) / 1e6
-    if handoff.deadline is not None and now > to_microseconds(handoff.deadline):
-        return Trigger("timeout", f"{handoff.to_agent} is past the deadline {iso(to_microseconds(handoff.deadline))}")
-    longest = None if agent is None else agent.max_execution_time
-    for name, most in (("timeout", handoff.return_protocol.timeout), ("max_execution_time", longest)):
-        if most is not None and taken > most:
-            return Trigger("timeout", f"{handoff.to_agent} has taken {taken:g} s, {name} is {most:g} s")
-    return None
+def timeout(handoff: Handoff, timeout_at: int | None, now: int) -> Trigger | None:
+    """The work is past the earliest of its deadline, the time its sender waits, and the longest its agent may take."""
+    if timeout_at is None or now < timeout_at:
+        return None
+    return Trigger("timeout", f"{handoff.to_agent} has not answered by {iso(timeout_at)}")
 
 
 def explicit_request(agent: str, outcome: object) -> Trigger | None:
@@ -69,4 +64,4 @@ def explicit_request(agent: str, outcome: object) -> Trigger | None:
     if not isinstance(outcome, Command):
         return None
     to = outcome.goto if isinstance(outcome.goto, str) else ", ".join(send.agent for send in outcome.goto)
-    return Trigger("explicit_request", outcome.reason or f"{agent} asks for {to}")
+    return Trigger("explicit_request", outcome.reason or f"{agent} asks for {to or 'somebody who can do it'}")

@@ -81,17 +81,21 @@ class Send(msgspec.Struct, frozen=True):
 
 
 class Command(msgspec.Struct, frozen=True, kw_only=True):
-    """Move control to another agent, with an update of the shared state."""
+    """Move control to another agent, with an update of the shared state.
+
+    Without `goto`, `needs` names the capabilities that the next one must have, and the routing map chooses.
+    """
 
     PARENT: ClassVar[str] = "__parent__"
 
-    goto: str | list[Send]
+    goto: str | list[Send] = ""
     update: dict[str, Any] = {}
     reason: str = ""
     task: str = ""
     graph: str | None = None
     tokens: int = 0
     artifacts: tuple[Artifact, ...] = ()
+    needs: tuple[str, ...] = ()
 
 
 class Reject(msgspec.Struct, frozen=True):
@@ -132,7 +136,16 @@ def _because(reason: str, what: str) -> None:
         raise Malformed(f"{what}.reason: empty; say why, so that the sender can choose what to do")
 
 
-Outcome = Return | Command | Reject | Defer
+class Escalate(msgspec.Struct, frozen=True):
+    """Say that somebody with more authority has to decide."""
+
+    reason: str
+
+    def __post_init__(self) -> None:
+        _because(self.reason, "escalate")
+
+
+Outcome = Return | Command | Reject | Defer | Escalate
 
 
 def as_return(value: Any) -> Return:
@@ -142,6 +155,24 @@ def as_return(value: Any) -> Return:
     if isinstance(value, str) or value is None:
         return Return(result=Result(body=value))
     return Return(result=Result(content_type="json", body=value))
+
+
+def answer(
+    body: Any = None,
+    *,
+    status: Status = "success",
+    update: dict[str, Any] | None = None,
+    artifacts: tuple[Artifact, ...] = (),
+    tokens: int = 0,
+    cost: float = 0.0,
+) -> Return:
+    """A return in one call: the answer, what it changes in the shared state, what it made, and what it took."""
+    return msgspec.structs.replace(
+        as_return(body),
+        status=status,
+        context_updates=Updates(variables_changed=update or {}, artifacts_produced=tuple(artifacts)),
+        audit=Account(tokens_consumed=tokens, cost=cost),
+    )
 
 
 def failed(error: str, *, retryable: bool = True, status: Status = "failed") -> Return:

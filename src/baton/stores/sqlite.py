@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from baton.errors import Fenced, IllegalTransition
+from baton.errors import Fenced, IllegalTransition, Malformed
 from baton.guards import breaker
 from baton.guards.base import ALLOW
 from baton.lifecycle import AUDIT_NAME, ENDED, Event, State, after, legal
@@ -119,7 +119,7 @@ class SqliteStore(Gathers):
             SQL["insert_handoff"],
             (
                 handoff.id, handoff.workflow_id, handoff.parent_id or None, handoff.key or None, handoff.line_id,
-                handoff.from_agent, handoff.to_agent, handoff.state.value, rank(handoff.priority),
+                handoff.from_agent, handoff.to_agent, handoff.state, rank(handoff.priority),
                 bytes.fromhex(offer.fingerprint), None if handoff.due_at is None else to_microseconds(handoff.due_at),
                 made.head, facts.now, canonical_record(spec), canonical_record(answer) if answer else None,
                 handoff.answer_id or None, handoff.attempt, handoff.epoch, handoff.holder or None, made.lease_until,
@@ -241,6 +241,8 @@ class SqliteStore(Gathers):
     def _judge(self, step: Step, stand: Stand, state: State, decide: Decide | None, accept: Decide | None) -> Moved:
         """The step, and the next handoff of its line if the guards let it pass; neither without the other."""
         now = self.now()
+        if step.then is not None and decide is None:
+            raise Malformed("advance: a step with `then` needs `decide`, or the next handoff would be lost")
         if step.then is None or decide is None:
             return Moved(self._apply(step, stand, state, now))
         judged = self._facts(step.then.handoff, now, bytes.fromhex(step.then.fingerprint))
@@ -280,7 +282,7 @@ class SqliteStore(Gathers):
         self._db.execute(
             SQL["set_state"],
             (
-                state.value, moved.to_agent, attempt, moved.reroutes, holder or None, due_at,
+                state, moved.to_agent, attempt, moved.reroutes, holder or None, due_at,
                 stand.lease_until if remind else None, step.due_at if remind else None, remind, tokens, cost,
                 moved.answer_id or None, head, canonical_record(step.result) if step.result else None, moved.id,
             ),
@@ -323,6 +325,8 @@ class SqliteStore(Gathers):
 
     def spend(self, handoff_id: str, epoch: int, tokens: int, cost: int) -> bool:
         """Count tokens and money while the work runs; False when the workflow cannot afford them."""
+        if tokens < 0 or cost < 0:
+            raise Malformed(f"spend: {tokens} tokens, {cost} of money; neither can be negative")
         with self._db:
             row = self._db.execute(SQL["spend_facts"], (handoff_id,)).fetchone()
             if row is None or row[5] != State.CLAIMED or row[6] != epoch:

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any
 from baton import config
 from baton.protocol.audit import AuditRecord, read_record
 from baton.stores import seal
-from baton.stores.export import export
-from baton.stores.verify import Report, verify
 
 if TYPE_CHECKING:
     from baton.stores.base import Store
+    from baton.stores.verify import Report
 
 
 class AuditTrail:
@@ -59,10 +58,14 @@ class AuditTrail:
 
     def verify(self, path: str | Path | None = None) -> Report:
         """Check this trail, or an export of it, against itself and the checkpoints."""
+        from baton.stores.verify import verify
+
         known = seal.checkpoints(self.checkpoints) if self.checkpoints is not None else []
         return verify(path or self._store, checkpoints=known)
 
     def export(self, root: str | Path, project: str) -> list[Path]:
         """Write what is new as JSON Lines below core/logs/<project>/handoff-audit."""
+        from baton.stores.export import export
+
         self.seal()
         return export(self._store, root, project)
