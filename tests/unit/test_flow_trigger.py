@@ -75,7 +75,8 @@ def test_a_capability_that_nobody_has_is_a_clear_error():
 def parked(relay, agent):
     async def main():
         task = asyncio.ensure_future(relay.run(agent, "work"))
-        await relay._crew.hub.changed(5, lambda: bool(relay.waiting()))
+        while not relay.waiting():
+            await relay._crew.hub.changed(5, lambda: bool(relay.waiting()))
         relay.give_back(relay.waiting()[0].id, "a person's answer", by="eve")
         return await task
 
