@@ -29,6 +29,7 @@ from baton.stores.trail import AuditTrail
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
+    from pathlib import Path
     from types import TracebackType
 
     from baton.agents.base import Agent
@@ -62,6 +63,7 @@ class Relay:
         handoffs: bool = True,
         independent: bool = False,
         durability: Literal["power", "process"] = "power",
+        checkpoints: str | Path | None = None,
         **settings: Any,
     ) -> None:
         self.store = open_store(url, durability=durability)
@@ -71,7 +73,7 @@ class Relay:
             raise Malformed(f"Relay: {error}") from None
         self._crew = Crew(self.store, identity(), chosen)
         self._crew.entrust = lambda prepared: worker.entrust(self._crew, prepared)
-        self.audit = AuditTrail(self.store)
+        self.audit = AuditTrail(self.store, checkpoints)
         self._crew.seal = self.audit.seal
 
     def agent(self, name: str, **profile: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

@@ -4,7 +4,7 @@ The blocks of a page run in order in one new directory:
 
 - `python` is a program. When its first line is a comment with a file name (`# team.py`), it is saved under
   that name instead, for later blocks to run.
-- `sh` runs with `sh -eu`.
+- `sh` runs with `sh -eu`; later blocks see the variables that it set.
 - `output` is what the block before it printed. A line `...` stands for any lines, `...` within a line for
   any characters.
 - `python error` is a program that fails, and its `output` is the last line of what it says.
@@ -72,7 +72,8 @@ class Shelf:
 
     def run(self, kind, body):
         if kind == "sh":
-            argv = ["sh", "-eu", "-c", body]
+            kept = "[ ! -f .variables ] || . ./.variables\nset -a\n"
+            argv = ["sh", "-eu", "-c", f"{kept}{body}\nexport -p > .variables\n"]
         elif named := NAMED.match(body.partition("\n")[0]):
             (self.place / named[1]).write_text(body + "\n")
             return None

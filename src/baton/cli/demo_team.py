@@ -83,7 +83,7 @@ def ran_log(url: str) -> Path:
 
 def team(url: str) -> Relay:
     """All agents around one store."""
-    relay = Relay(url)
+    relay = Relay(url, checkpoints=Path(url).with_name("checkpoints"))
     agents = Team(ran_log(url))
     for name in NAMES:
         relay.agent(name)(getattr(agents, name))

@@ -18,14 +18,17 @@ if TYPE_CHECKING:
 class AuditTrail:
     """Query, verify and export the records of one store."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, checkpoints: str | Path | None = None) -> None:
         self._store = store
+        self._given = checkpoints
 
     @property
     def checkpoints(self) -> Path | None:
         """Where the checkpoints of this store stand: with the user, not beside the log."""
         if not self._store.on_disk:
             return None
+        if self._given is not None:
+            return Path(self._given) / self._store.id
         name = sha256(str(Path(self._store.url).resolve()).encode()).hexdigest()[:16]
         return config.state_dir() / "checkpoints" / name / self._store.id
 

@@ -23,49 +23,64 @@ FIRST_LOOK = 0.005
 LAST_LOOK = 0.25
 
 
+class _Watch:
+    """Those who wait on one event loop, and the one task that looks for them."""
+
+    def __init__(self) -> None:
+        self.waiting: set[asyncio.Future[None]] = set()
+        self.task: asyncio.Task[None] | None = None
+
+
 class Hub:
     """Wakes the waiting lines of this process."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._waiting: dict[asyncio.Future[None], asyncio.AbstractEventLoop] = {}
+        self._watches: WeakKeyDictionary[asyncio.AbstractEventLoop, _Watch] = WeakKeyDictionary()
 
     def notify(self) -> None:
         """Something changed: let everybody look again."""
-        for future, loop in list(self._waiting.items()):
-            if not loop.is_closed():
-                loop.call_soon_threadsafe(_done, future)
+        for loop, watch in list(self._watches.items()):
+            if watch.waiting and not loop.is_closed():
+                loop.call_soon_threadsafe(_wake, watch)
 
     async def changed(self, seconds: float, look: Callable[[], bool]) -> bool:
-        """Wait until `look` says yes or the time is over; it is asked once more after the watch is armed."""
+        """Wait for the next notice or the end of the time; `look` is asked once the watch is armed, and at the end."""
         loop = asyncio.get_running_loop()
+        watch = self._watches.get(loop)
+        if watch is None:
+            watch = self._watches[loop] = _Watch()
         future: asyncio.Future[None] = loop.create_future()
-        self._waiting[future] = loop
+        watch.waiting.add(future)
         try:
-            return await self._watch(future, loop.time() + seconds, look)
-        finally:
-            del self._waiting[future]
-
-    async def _watch(self, future: asyncio.Future[None], end: float, look: Callable[[], bool]) -> bool:
-        loop = asyncio.get_running_loop()
-        seen, pause = self._store.version(), FIRST_LOOK
-        if look():
-            return True
-        while (left := end - loop.time()) > 0:
-            await asyncio.wait({future}, timeout=min(pause, left))
-            if future.done():
+            if watch.task is None and self._store.on_disk:
+                # Read before the look: what is written after it changes the version.
+                watch.task = loop.create_task(self._look_out(watch, self._store.version()))
+            if look():
                 return True
-            if (now := self._store.version()) != seen:
-                if look():
-                    return True
-                seen, pause = now, FIRST_LOOK
+            await asyncio.wait({future}, timeout=seconds)
+            return future.done() or look()
+        finally:
+            watch.waiting.discard(future)
+            if not watch.waiting and watch.task is not None:
+                watch.task.cancel()
+                watch.task = None
+
+    async def _look_out(self, watch: _Watch, seen: int) -> None:
+        """Ask the store, for all who wait on this loop, whether another process wrote."""
+        pause = FIRST_LOOK
+        while True:
+            await asyncio.sleep(pause)
             pause = min(pause * 1.5, LAST_LOOK)
-        return look()
+            if (now := self._store.version()) != seen:
+                seen, pause = now, FIRST_LOOK
+                _wake(watch)
 
 
-def _done(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_result(None)
+def _wake(watch: _Watch) -> None:
+    for future in watch.waiting:
+        if not future.done():
+            future.set_result(None)
 
 
 class _Wish(NamedTuple):
