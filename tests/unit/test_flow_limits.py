@@ -13,7 +13,7 @@ from baton.errors import (
     LoopDetected,
     NotAuthorised,
 )
-from baton.protocol.handoff import Rationale, Requirement, Validation
+from baton.protocol.handoff import Handoff, Rationale, Requirement, Validation
 from baton.testing import virtual
 
 
@@ -398,3 +398,98 @@ def test_a_limit_inside_a_delegation_counts_for_the_whole_workflow(relay):
     chain(relay, 3)
     with pytest.raises(LimitExceeded, match="max_handoffs"):
         relay.run_sync("boss", "work")
+
+
+def queued(relay, to_agent, count=1):
+    return [relay.hand_off(Handoff(from_agent="user", to_agent=to_agent, task=f"{to_agent} {n}")) for n in range(count)]
+
+
+def test_an_agent_that_is_full_holds_up_no_other_agent_of_its_worker(relay):
+    async def slow(turn):
+        await asyncio.sleep(100)
+
+    relay.agent("busy", max_concurrent_tasks=1)(slow)
+
+    @relay.agent("free")
+    async def free(turn):
+        return "done"
+
+    async def main():
+        queued(relay, "busy", 3)
+        (other,) = queued(relay, "free")
+        stop = asyncio.Event()
+        worker = asyncio.create_task(relay.work(stop))
+        await asyncio.sleep(5)
+        stop.set()
+        await worker
+        return relay.get(other.id).status
+
+    assert virtual.run(main()) == "completed"
+
+
+def test_queued_work_waits_while_the_breaker_of_its_only_agent_is_open(relay):
+    broken = [True]
+
+    @relay.agent("shaky")
+    async def shaky(turn):
+        if broken[0]:
+            raise OSError("no route to host")
+        return "fine"
+
+    async def main():
+        made = queued(relay, "shaky", 5)
+        stop = asyncio.Event()
+        worker = asyncio.create_task(relay.work(stop, slots=1))
+        await asyncio.sleep(10)
+        before = [relay.get(one.id).status for one in made]
+        broken[0] = False
+        await asyncio.sleep(40)
+        stop.set()
+        await worker
+        return before, [relay.get(one.id).status for one in made]
+
+    before, after = virtual.run(main())
+    assert before == ["failed"] * 3 + ["offered"] * 2
+    assert after == ["failed"] * 3 + ["completed"] * 2
+    assert relay.alerts() == []
+
+
+def test_queued_work_goes_elsewhere_while_the_breaker_of_its_agent_is_open(relay):
+    @relay.agent("shaky", capabilities=["sql"])
+    async def shaky(turn):
+        raise OSError("no route to host")
+
+    @relay.agent("sound", capabilities=["sql"])
+    async def sound(turn):
+        return "fine"
+
+    async def main():
+        made = queued(relay, "shaky", 5)
+        stop = asyncio.Event()
+        worker = asyncio.create_task(relay.work(stop, slots=1))
+        await asyncio.sleep(10)
+        stop.set()
+        await worker
+        return [(relay.get(one.id).status, relay.get(one.id).to_agent) for one in made]
+
+    assert virtual.run(main()) == [("failed", "shaky")] * 3 + [("completed", "sound")] * 2
+
+
+def test_new_work_waits_while_the_breaker_of_its_only_agent_is_open(relay):
+    broken = [True]
+
+    @relay.agent("shaky")
+    async def shaky(turn):
+        if broken[0]:
+            raise OSError("no route to host")
+        return "fine"
+
+    async def main():
+        for _ in range(3):
+            with pytest.raises(HandoffFailed):
+                await relay.run("shaky", "work")
+        broken[0] = False
+        return await asyncio.gather(*(relay.run("shaky", "work", timeout=200) for _ in range(3)))
+
+    assert [one.output for one in virtual.run(main())] == ["fine"] * 3
+    assert relay.alerts() == []

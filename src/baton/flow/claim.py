@@ -36,5 +36,11 @@ def answer(grant: Grant) -> Step | None:
         result = failed(f"{verdict.error}: {verdict.reason}", retryable=False)
         return Step(id=handoff.id, event=Event.FAIL, expect=State.OFFERED, reason=verdict.reason, result=result)
     if verdict.kind in {"reject", "escalate"}:
-        return Step(id=handoff.id, event=Event.REJECT, expect=State.OFFERED, reason=verdict.reason)
+        return Step(
+            id=handoff.id,
+            event=Event.REJECT,
+            expect=State.OFFERED,
+            reason=verdict.reason,
+            detail={"error": verdict.error},
+        )
     return None

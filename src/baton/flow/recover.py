@@ -13,6 +13,7 @@ import msgspec
 from baton import guards
 from baton.errors import IllegalTransition
 from baton.flow.crew import judge_offer
+from baton.guards import breaker
 from baton.guards.approval import approved
 from baton.guards.triggers import timeout
 from baton.lifecycle import Event, State
@@ -44,6 +45,8 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     reminded: bool = False
     others: tuple[str, ...] = ()  # who could take the work instead, best first
     attended: bool = False  # a worker of its receiver was seen lately
+    rests: bool = False  # whether a breaker rejected it that is still open
+    rested: bool = False  # or one that lets a probe through again
     repeatable: bool = True  # whether the receiver's work may be done twice
     max_reroutes: int = 3
     ack: int = 30_000_000
@@ -133,11 +136,16 @@ def _last_moment(handoff: Handoff) -> float:
     return min(ends)
 
 
-def _rejected(handoff: Handoff, facts: Facts) -> Step:
+def _rejected(handoff: Handoff, facts: Facts) -> Step | None:
     if facts.others and handoff.reroutes < facts.max_reroutes:
         to_agent = facts.others[0]
         why = f"{handoff.to_agent} does not take it; {to_agent} can"
         return _step(handoff, Event.REROUTE, reason=why, to_agent=to_agent, due_at=facts.now + facts.ack)
+    if facts.rests:
+        return None
+    if facts.rested:
+        why = f"the breaker of {handoff.to_agent} lets work through again"
+        return _step(handoff, Event.REROUTE, reason=why, to_agent=handoff.to_agent, due_at=facts.now + facts.ack)
     why = f"{handoff.reroutes} of max_reroutes {facts.max_reroutes} used" if facts.others else "nobody else can do it"
     return _step(handoff, Event.PARK, reason=f"{handoff.to_agent} does not take it; {why}; a person has to decide")
 
@@ -207,7 +215,13 @@ def _facts(crew: Crew, handoff: Handoff) -> Facts:
     receiver = rows.get(handoff.to_agent)
     seen = receiver.seen_at if receiver is not None else None
     ack = int(limits.ack_seconds * 1e6)
+    by_breaker = handoff.state is State.REJECTED and _by_breaker(store, handoff)
+    is_open = by_breaker and any(
+        row.subject in breaker.subjects(handoff) and breaker.state(row, now) == "open" for row in store.breakers()
+    )
     return Facts(
+        rests=is_open,
+        rested=by_breaker and not is_open,
         now=now,
         lease_until=lease_until,
         timeout_at=timeout_at,
@@ -219,6 +233,11 @@ def _facts(crew: Crew, handoff: Handoff) -> Facts:
         ack=ack,
         backoff=crew.settings.backoff,
     )
+
+
+def others(crew: Crew, handoff: Handoff) -> tuple[str, ...]:
+    """Who could take a handoff instead, as things stand."""
+    return _facts(crew, handoff).others
 
 
 def _others(crew: Crew, handoff: Handoff, rows: dict[str, AgentRow], limits: Limits, now: int) -> tuple[str, ...]:
@@ -237,6 +256,12 @@ def _others(crew: Crew, handoff: Handoff, rows: dict[str, AgentRow], limits: Lim
         for name in found
         if approved(msgspec.structs.replace(handoff, to_agent=name), asked, limits).kind == "allow"
     )
+
+
+def _by_breaker(store: Store, handoff: Handoff) -> bool:
+    records = [read_record(entry.record) for entry in store.audit(handoff_id=handoff.id)]
+    said = [record for record in records if record.event_type == "rejected"]
+    return bool(said) and said[-1].detail.get("error") == "BreakerOpen"
 
 
 def _tried(store: Store, handoff: Handoff) -> tuple[str, ...]:

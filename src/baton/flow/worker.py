@@ -17,7 +17,7 @@ from baton.lifecycle import State
 from baton.protocol.context import changes, merge
 from baton.protocol.results import Command, Return, failed
 from baton.stores import holder
-from baton.stores.base import Offer
+from baton.stores.base import Grant, Offer
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -116,13 +116,33 @@ async def perform(crew: Crew, offered: Handoff, alone: str = "") -> Handoff | No
     """One handoff from claim to its step; the next one of its line, if this process may go on with it."""
     grant = await claim.take(crew, offered.id)
     if not grant.won or grant.handoff is None:
-        if (step := claim.answer(grant)) is not None:
-            with suppress(IllegalTransition):
-                await finish.apply(crew, step)
-        elif grant.verdict.kind != "allow":
+        if not await _objected(crew, grant) and grant.verdict.kind != "allow":
             await crew.hub.changed(TICK, lambda: False)
         return crew.store.get(offered.id)
     return await work(crew, grant.handoff, alone)
+
+
+async def _objected(crew: Crew, grant: Grant) -> bool:
+    """Write down what a guard said to a claim; not where the work only has to wait for its agent."""
+    step = claim.answer(grant)
+    if step is None or grant.handoff is None:
+        return False
+    if grant.verdict.error == "BreakerOpen" and not recover.others(crew, grant.handoff):
+        return False
+    with suppress(IllegalTransition):
+        await finish.apply(crew, step)
+    return True
+
+
+async def _next(crew: Crew, names: tuple[str, ...]) -> Grant:
+    """The next work that may begin; an agent that is full or rests holds up no other."""
+    while names:
+        grant = await claim.take(crew, agents=names)
+        if grant.won or grant.handoff is None or await _objected(crew, grant):
+            return grant
+        busy = grant.handoff.to_agent
+        names = tuple(name for name in names if name != busy)
+    return Grant()
 
 
 async def work(crew: Crew, taken: Handoff, alone: str = "") -> Handoff | None:
@@ -229,16 +249,13 @@ async def serve(crew: Crew, stop: asyncio.Event, *, slots: int = 4) -> int:
                     if loop.time() - seen >= PRESENCE:
                         crew.store.seen(names)
                         seen = loop.time()
-                    grant = await claim.take(crew, agents=names) if len(busy) < slots else None
-                    if grant is not None and grant.won and grant.handoff is not None:
+                    grant = await _next(crew, names) if len(busy) < slots else Grant()
+                    if grant.won and grant.handoff is not None:
                         done += 1
                         task: asyncio.Task[object] = asyncio.create_task(work(crew, grant.handoff))
                         busy.add(task)
                         task.add_done_callback(busy.discard)
-                    elif grant is not None and (step := claim.answer(grant)) is not None:
-                        with suppress(IllegalTransition):
-                            await finish.apply(crew, step)
-                    else:
+                    elif grant.handoff is None:
                         await crew.hub.changed(TICK, stop.is_set)
         finally:
             for task in busy:
