@@ -117,7 +117,7 @@ def stored_bytes(folder: Path, hops: int) -> float:
 
 def measure(hops: int) -> dict[str, float]:
     """All figures of one run."""
-    shm = Path("/dev/shm")  # noqa: S108 - only to take the disk out of a CPU figure
+    shm = Path("/dev/shm")
     fast = shm if os.access(shm, os.W_OK) else Path(tempfile.gettempdir())
     with tempfile.TemporaryDirectory() as disk, tempfile.TemporaryDirectory(dir=fast) as memory:
         folder = Path(disk)

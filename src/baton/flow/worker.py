@@ -199,7 +199,8 @@ class Minder:
                     renewed = loop.time()
                 recover.sweep(crew)
                 execute.drop_lost(crew)
-                crew.seal()
+                if crew.store.on_disk:
+                    crew.seal()
             except Exception:
                 # A disk that is full for a moment must not end the renewals.
                 logger.exception("looking after %s failed; trying again", crew.store.url)
