@@ -158,6 +158,7 @@ async def execute(crew: Crew, handoff: Handoff, alone: str = "") -> Any:
             running.task.uncancel()
             raise Fenced(f"handoff {handoff.id}: {running.lost}") from None
         if running.task is None or running.task.cancelling():
+            running.lost = "the work was called off"  # a thread of it can only be told
             raise
         return failed("CancelledError: raised by the agent itself; nobody called the work off")
     except Fenced:
