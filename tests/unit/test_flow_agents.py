@@ -1,0 +1,157 @@
+"""Every kind of agent keeps the contract, and no behaviour of one harms the work."""
+
+import asyncio
+import time
+
+import pytest
+
+from baton import HandoffFailed, Limits, Relay
+from baton.agents.python import FunctionAgent
+from baton.agents.relay import RelayAgent
+from baton.errors import LoopDetected, TimedOut
+from baton.protocol.handoff import ReturnProtocol
+from baton.testing import virtual
+from baton.testing.agents import Crashing, Looping, Lying, Obedient, Silent, Slow
+from baton.testing.contracts.agent import AgentContract
+
+
+async def answer(turn):
+    return f"done: {turn.task}"
+
+
+async def fail(turn):
+    raise OSError("no route to host")
+
+
+async def work_on(turn):
+    await asyncio.Event().wait()
+
+
+def sync_answer(turn):
+    return f"done: {turn.task}"
+
+
+def sync_fail(turn):
+    raise OSError("no route to host")
+
+
+def sync_work_on(turn):
+    while not turn.cancelled:
+        time.sleep(0.01)
+
+
+class TestAsyncFunction(AgentContract):
+    def make(self):
+        return FunctionAgent(answer)
+
+    def make_failing(self):
+        return FunctionAgent(fail)
+
+    def make_endless(self):
+        return FunctionAgent(work_on)
+
+
+class TestFunction(AgentContract):
+    def make(self):
+        return FunctionAgent(sync_answer)
+
+    def make_failing(self):
+        return FunctionAgent(sync_fail)
+
+    def make_endless(self):
+        return FunctionAgent(sync_work_on)
+
+
+class TestRelay(AgentContract):
+    def inner(self, function):
+        relay = Relay()
+        relay.agent("entry")(function)
+        return RelayAgent(relay, "entry")
+
+    def make(self):
+        return self.inner(answer)
+
+    def make_failing(self):
+        return self.inner(fail)
+
+    def make_endless(self):
+        return self.inner(work_on)
+
+
+class TestObedient(AgentContract):
+    def make(self):
+        return Obedient()
+
+    def make_failing(self):
+        return Crashing()
+
+    def make_endless(self):
+        return Silent()
+
+
+@pytest.fixture
+def relay():
+    with Relay() as opened:
+        yield opened
+
+
+def test_a_silent_agent_is_cut_off(relay):
+    relay.add("silent", Silent())
+    with pytest.raises(TimedOut):
+        virtual.run(relay.run("silent", "work", return_protocol=ReturnProtocol(timeout=50)))
+    assert relay.store.held() == []
+
+
+def test_a_slow_agent_is_waited_for(relay):
+    relay.add("slow", Slow(5000))
+    assert virtual.run(relay.run("slow", "work")).output == "at last"
+
+
+def test_a_lying_agent_answers_only_in_its_own_name(relay):
+    relay.add("victim", Silent())
+    lying = Lying()
+    relay.add("lying", lying)
+
+    async def main():
+        run = asyncio.create_task(relay.run("victim", "important work", workflow_id="v"))
+        await asyncio.sleep(1)
+        (victim,) = relay.store.find(workflow_id="v")
+        lying.handoff_id = victim.id
+        result = await relay.run("lying", "work")
+        untouched = relay.get(victim.id) == victim
+        run.cancel()
+        await asyncio.gather(run, return_exceptions=True)
+        return result, untouched
+
+    result, untouched = virtual.run(main())
+    assert untouched
+    assert (result.answer.from_agent, result.answer.to_agent) == ("lying", "user")
+    assert result.answer.handoff_id == relay.store.find(workflow_id=result.workflow_id)[0].id
+
+
+def test_a_looping_agent_is_stopped(relay):
+    relay.add("ping", Looping("pong"))
+    relay.add("pong", Looping("ping"))
+    with pytest.raises(LoopDetected):
+        relay.run_sync("ping", "work", limits=Limits(max_handoffs=100))
+
+
+def test_a_crashing_agent_is_tried_again_as_often_as_allowed(relay):
+    protocol = ReturnProtocol(on_failure="retry")
+    relay.add("twice", Crashing(times=2))
+    relay.add("always", Crashing())
+    assert virtual.run(relay.run("twice", "work", return_protocol=protocol)).output == "work"
+    with pytest.raises(HandoffFailed, match="the agent broke"):
+        virtual.run(relay.run("always", "work", return_protocol=protocol), seed=1)
+    assert len(relay._crew.agents["always"].turns) == 3
+
+
+def test_fake_agents_keep_their_turns():
+    async def main():
+        obedient = Obedient("yes")
+        async with Relay() as relay:
+            relay.add("it", obedient)
+            await relay.run("it", "work")
+        return [turn.task for turn in obedient.turns], obedient.closed
+
+    assert asyncio.run(main()) == (["work"], 1)
