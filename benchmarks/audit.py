@@ -13,17 +13,15 @@ from pathlib import Path
 from time import perf_counter
 
 from baton import clock
-from baton.protocol.audit import AuditRecord, Snapshot
-from baton.protocol.codec import canonical_record, to_time
+from baton.protocol.audit import AuditRecord, Snapshot, write_record
+from baton.protocol.codec import to_time
 from baton.stores import open_store
 from baton.stores.export import export
 from baton.stores.seal import seal
 from baton.stores.verify import verify
 
 EVENTS = (("initiated", "offered"), ("accepted", "claimed"), ("completed", "completed"))
-INSERT = (
-    "INSERT INTO audit (handoff_id, task_id, from_agent, to_agent, record, digest) VALUES (?, ?, ?, ?, ?, ?)"
-)
+INSERT = "INSERT INTO audit (handoff_id, task_id, from_agent, to_agent, record, digest) VALUES (?, ?, ?, ?, ?, ?)"
 REACH = 1.6
 
 
@@ -37,9 +35,7 @@ def a_record(handoff_id, event, status, previous, task="", now=0):
         handoff_type="delegation",
         workflow_id=handoff_id,
         reason="The customer asks for a refund; billing has the capability and the budget.",
-        context_snapshot=Snapshot(
-            task_id=task, task_status=status, context_variables_hash="5e" * 32, artifact_count=2
-        ),
+        context_snapshot=Snapshot(task_id=task, task_status=status, context_variables_hash="5e" * 32, artifact_count=2),
         decision_rationale="Only billing may refund, and its queue is short.",
         risk_level="medium",
         attempt=1,
@@ -58,9 +54,7 @@ def rows(count):
             open_handoffs.append([str(uuid.UUID(int=chance.getrandbits(128), version=4)), 0, ""])
         one = open_handoffs[chance.randrange(len(open_handoffs))]
         handoff_id, step, previous = one
-        data = canonical_record(
-            a_record(handoff_id, *EVENTS[step], previous, f"task-{number % 997}", now + number)
-        )
+        data = write_record(a_record(handoff_id, *EVENTS[step], previous, f"task-{number % 997}", now + number))
         raw = sha256(data).digest()
         yield handoff_id, f"task-{number % 997}", "orchestrator", "billing-specialist", data, raw
         one[1:] = [step + 1, raw.hex()]
@@ -80,7 +74,7 @@ def seconds(work, times):
 def writing(count):
     """Encode and hash one record, against hashing alone."""
     record = a_record(clock.new_id(), "accepted", "claimed", "ab" * 32, "task-1", clock.now())
-    data = canonical_record(record)
+    data = write_record(record)
 
     def hashes():
         for _ in range(count):
@@ -88,7 +82,7 @@ def writing(count):
 
     def encodes():
         for _ in range(count):
-            sha256(canonical_record(record)).digest()
+            sha256(write_record(record)).digest()
 
     floor, whole = seconds(hashes, 3), seconds(encodes, 3)
     return row(f"encode + hash ({len(data)} B)", whole / count, floor / count, "SHA-256 alone")

@@ -27,6 +27,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, fo
 class AuditRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """One immutable line of the trail; what is not known is absent, not zero."""
 
+    # These two stand first, so that a verifier finds them without reading the rest.
+    previous: str = ""  # digest of the record before it of the same handoff
     handoff_id: str
     timestamp: Time
     event_type: str
@@ -45,7 +47,7 @@ class AuditRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
     epoch: int = 0
     by: str = ""
     detail: dict[str, Any] = {}
-    previous: str = ""  # digest of the record before it of the same handoff
 
 
+write_record = msgspec.json.Encoder(order="deterministic").encode  # fields as above, the keys of `detail` sorted
 read_record = msgspec.json.Decoder(AuditRecord).decode

@@ -49,8 +49,8 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
     segment: Segment | None = None
     first: int = 0
     records: Sequence[bytes] = ()
-    digests: Sequence[str] = ()
-    hashed: Sequence[str] = ()  # the digests of the bytes, if they were computed on the way
+    digests: Sequence[bytes] = ()  # in hex
+    edited: Sequence[int] = ()  # the positions of records that do not match their digest
     place: str = ""
     damaged: bool = False
 
@@ -207,7 +207,8 @@ def _runs(lines: Sequence[bytes], name: str, number: int) -> Iterator[Part]:
                 part = Part(place=place, damaged=True)
             else:
                 n, digest, segment, record = head
-                part = Part(segment=segment, first=n, records=[record], digests=[digest], place=place)
+                edited = () if sha256(record).hexdigest().encode() == digest else (0,)
+                part = Part(segment=segment, first=n, records=[record], digests=[digest], edited=edited, place=place)
         yield part
         taken = len(part.records)
         due = part.first + taken if taken else 0
@@ -229,10 +230,11 @@ def _plain(lines: Sequence[bytes], at: int, due: int, place: str) -> Part | None
     heads = b"".join([line[:start] for line in run])
     if not run or heads != expected.encode() or {line[-1:] for line in run} != {b"}"}:
         return None
-    return Part(first=due, records=records, digests=hashed, hashed=hashed, place=place)
+    digests = [line[start - 75 : start - 11] for line in run]
+    return Part(first=due, records=records, digests=digests, place=place)
 
 
-def _head(line: bytes) -> tuple[int, str, Segment | None, bytes] | None:
+def _head(line: bytes) -> tuple[int, bytes, Segment | None, bytes] | None:
     """Read any line, the one that carries a segment too; None for what no export writes."""
     match = _LINE.fullmatch(line)
     if match is None:
@@ -241,4 +243,4 @@ def _head(line: bytes) -> tuple[int, str, Segment | None, bytes] | None:
         segment = msgspec.json.decode(match[3], type=Segment) if match[3] else None
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return None
-    return int(match[1]), match[2].decode(), segment, match[4]
+    return int(match[1]), match[2], segment, match[4]

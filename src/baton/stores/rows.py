@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from baton.lifecycle import State
-from baton.protocol.audit import AuditRecord, Snapshot
-from baton.protocol.codec import canonical_record, to_time
+from baton.protocol.audit import AuditRecord, Snapshot, write_record
+from baton.protocol.codec import to_time
 from baton.protocol.handoff import Handoff
 from baton.protocol.limits import Limits
 from baton.protocol.profile import Profile
@@ -98,7 +98,7 @@ def record(handoff: Handoff, moment: datetime, event: str, note: Note | Step, pr
         tokens = note.result.audit.tokens_consumed or None
         outcome = "failed" if note.result.status == "timeout" else note.result.status
     context = handoff.context
-    data = canonical_record(
+    data = write_record(
         AuditRecord(
             handoff_id=handoff.id,
             timestamp=moment,
@@ -110,7 +110,7 @@ def record(handoff: Handoff, moment: datetime, event: str, note: Note | Step, pr
             reason=note.reason,
             context_snapshot=Snapshot(
                 task_id=context.task_id,
-                task_status=handoff.state.value,
+                task_status=handoff.state,
                 context_variables_hash=context.state_ref,
                 artifact_count=len(context.artifacts),
             ),

@@ -16,7 +16,7 @@ import os
 import stat
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, cast
 
 import msgspec
 
@@ -54,8 +54,13 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 def root_of(segment: Segment, digests: Iterable[str]) -> str:
     """The root that a segment with these digests must have."""
+    return root_over(segment, "".join(digests).encode())
+
+
+def root_over(segment: Segment, digests: bytes) -> str:
+    """The root over digests that are joined already."""
     head = f"{segment.previous} {segment.n} {segment.first} {segment.last} {segment.sealed_at}\n"
-    return sha256((head + "".join(digests)).encode()).hexdigest()
+    return sha256(head.encode() + digests).hexdigest()
 
 
 def seal(store: Log, *, limit: int = SEGMENT_ROWS) -> int:
@@ -82,6 +87,9 @@ def seal(store: Log, *, limit: int = SEGMENT_ROWS) -> int:
 
 
 def _last(store: Log) -> Segment | None:
+    newest = getattr(store, "last_segment", None)
+    if newest is not None:
+        return cast("Segment | None", newest())
     segments = store.segments()
     return segments[-1] if segments else None
 

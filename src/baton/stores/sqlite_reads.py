@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from baton import clock
-from baton.errors import Conflict, NotFound
+from baton.errors import Conflict, Malformed, NotFound
 from baton.guards.base import Breaker
 from baton.protocol.codec import canonical_record
 from baton.protocol.results import Return
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from baton.protocol.handoff import Handoff
     from baton.protocol.profile import Profile
 
+Row = tuple[int, bytes, bytes, bytes]  # place, handoff, record, digest
 Kind = Literal["handoff", "workflow", "conversation", "alert"]
 Setting = Literal["journal_mode", "synchronous", "user_version", "page_count", "page_size"]
 
@@ -28,6 +29,23 @@ SQL = statements("sqlite.sql")
 _COLUMNS = "spec, state, attempt, epoch, reroutes, holder, due_at, answer_id, to_agent"
 _FIND = {"id", "workflow_id", "parent_id", "line_id", "from_agent", "to_agent", "state", "holder"}
 _AUDIT = {"handoff_id", "task_id", "from_agent", "to_agent"}
+# Whatever type somebody gave a value in the file, reading its bytes does not fail.
+_ENTRY = "seq, CAST(handoff_id AS BLOB), CAST(record AS BLOB), CAST(digest AS BLOB)"
+# For `verify`, a value of another type than the one that was written is empty and so a wrong one.
+_ROW = """seq, iif(typeof(handoff_id) = 'text', CAST(handoff_id AS BLOB), x''),
+    iif(typeof(record) = 'blob', record, x''), iif(typeof(digest) = 'blob', digest, x'')"""
+_SEALED = "SELECT {} FROM sealed s JOIN audit ON seq = s.audit_seq WHERE s.n BETWEEN ? AND ? ORDER BY s.n"
+_UNSEALED = """SELECT {} FROM audit WHERE seq > ?2
+    AND NOT EXISTS (SELECT 1 FROM sealed WHERE audit_seq = seq) ORDER BY seq LIMIT ?1"""
+_LABELLED = """SELECT seq, coalesce(n, 0), CAST(record AS BLOB),
+    iif(typeof(task_id) = 'text', CAST(task_id AS BLOB), x'ff'),
+    iif(typeof(from_agent) = 'text', CAST(from_agent AS BLOB), x'ff'),
+    iif(typeof(to_agent) = 'text', CAST(to_agent AS BLOB), x'ff')
+    FROM audit LEFT JOIN sealed ON audit_seq = seq WHERE seq > ? ORDER BY seq LIMIT ?"""
+# One statement sees one state, so a step that is taken meanwhile is no finding.
+_HEADLESS = """SELECT id FROM handoff h WHERE (?1 IS NULL OR id IN (SELECT value FROM json_each(?1)))
+    AND NOT EXISTS (SELECT 1 FROM audit WHERE handoff_id = h.id AND hex(digest) = upper(h.audit_head)) ORDER BY id"""
+_SEGMENTS = "SELECT n, first, last, root, previous, sealed_at FROM segment"
 _read_return = msgspec.json.Decoder(Return).decode
 
 
@@ -67,6 +85,8 @@ class Reads:
 
     def find(self, *, limit: int = 1000, newest: bool = False, **where: Any) -> list[Handoff]:
         """Handoffs by workflow, parent, line, sender, receiver, state, holder or conversation, in order."""
+        if unknown := set(where) - _FIND - {"conversation_id"}:
+            raise Malformed(f"find: {', '.join(sorted(unknown))}: not a key; known: {', '.join(sorted(_FIND))}")
         clauses, bindings = _conditions(where, _FIND)
         if "conversation_id" in where:
             clauses.append("workflow_id IN (SELECT id FROM workflow WHERE conversation_id = ?)")
@@ -187,21 +207,47 @@ class Reads:
         if after:
             clauses.append("seq > ?")
             bindings.append(after)
-        query = f"SELECT seq, handoff_id, record, digest FROM audit{_where(clauses)} ORDER BY seq LIMIT ?"
+        query = f"SELECT {_ENTRY} FROM audit{_where(clauses)} ORDER BY seq LIMIT ?"
         return [_entry(row) for row in self._db.rows(query, (*bindings, limit))]
 
     def unsealed(self, limit: int, after: int = 0) -> list[Entry]:
         """Audit rows that no segment holds yet."""
-        return [_entry(row) for row in self._db.rows(SQL["unsealed"], (limit, after))]
+        return [_entry(row) for row in self._db.rows(_UNSEALED.format(_ENTRY), (limit, after))]
 
     def sealed(self, first: int, last: int) -> list[Entry]:
         """Audit rows by their public numbers."""
-        return [_entry(row) for row in self._db.rows(SQL["sealed"], (first, last))]
+        return [_entry(row) for row in self._db.rows(_SEALED.format(_ENTRY), (first, last))]
+
+    def unsealed_rows(self, limit: int, after: int = 0) -> list[Row]:
+        """Audit rows that no segment holds yet, as `verify` reads them."""
+        return self._db.rows(_UNSEALED.format(_ROW), (limit, after))
+
+    def sealed_rows(self, first: int, last: int) -> list[Row]:
+        """Audit rows by their public numbers, as `verify` reads them."""
+        return self._db.rows(_SEALED.format(_ROW), (first, last))
+
+    def audited(self) -> int:
+        """How many audit rows there are."""
+        return int(self._db.row("SELECT count(*) FROM audit")[0])
+
+    def labelled(self, limit: int, after: int = 0) -> list[tuple[int, int, bytes, tuple[bytes, ...]]]:
+        """Audit rows in order: their place, public number (0: none), record and what they are found by."""
+        rows = self._db.rows(_LABELLED, (after, limit))
+        return [(seq, n, record, tuple(keys)) for seq, n, record, *keys in rows]
+
+    def headless(self, handoffs: Sequence[str] | None = None) -> list[str]:
+        """Handoffs, of these or of all, whose newest record is not there."""
+        chosen = None if handoffs is None else msgspec.json.encode(handoffs).decode()
+        return [handoff_id for (handoff_id,) in self._db.rows(_HEADLESS, (chosen,))]
+
+    def last_segment(self) -> Segment | None:
+        """The newest segment."""
+        row = self._db.row(f"{_SEGMENTS} ORDER BY n DESC LIMIT 1")
+        return _segment(row) if row else None
 
     def segments(self) -> list[Segment]:
         """All sealed segments, in order."""
-        rows = self._db.rows("SELECT n, first, last, root, previous, sealed_at FROM segment ORDER BY n")
-        return [Segment(n=r[0], first=r[1], last=r[2], root=r[3], previous=r[4], sealed_at=r[5]) for r in rows]
+        return [_segment(row) for row in self._db.rows(f"{_SEGMENTS} ORDER BY n")]
 
     def add_segment(self, segment: Segment, seqs: Sequence[int]) -> None:
         """Seal rows in this order, unless another sealer was faster."""
@@ -250,7 +296,11 @@ class Reads:
 
 
 def _entry(row: Any) -> Entry:
-    return Entry(row[0], row[1], bytes(row[2]), bytes(row[3]).hex())
+    return Entry(row[0], row[1].decode(errors="replace"), row[2], row[3].hex())
+
+
+def _segment(row: Any) -> Segment:
+    return Segment(n=row[0], first=row[1], last=row[2], root=row[3], previous=row[4], sealed_at=row[5])
 
 
 def _workflow(row: Any) -> Workflow:

@@ -16,12 +16,14 @@ import msgspec
 
 from baton.stores import export
 from baton.stores.base import Entry, Segment
-from baton.stores.chain import Heads, links
-from baton.stores.seal import EVERY, Checkpoint, Log, root_of
+from baton.stores.chain import Heads, in_hex, links, predecessors, read_labels
+from baton.stores.seal import EVERY, LATE, Checkpoint, Log, root_over
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    Row = tuple[int, bytes, bytes, bytes]  # place, handoff, record, digest
+    RowsOf = Callable[[int, int], Sequence[Row]]
     Where = Callable[[int], dict[str, Any]]
 
 BATCH = 1000
@@ -31,8 +33,9 @@ _SANE = 1_000_000  # rows in one segment; a forged row may claim any number
 
 MEANING = {
     "edited": "the record is not the one that was written: its bytes do not match its digest",
-    "mislabelled": "the row stands under another handoff than its record, so queries miss it",
+    "mislabelled": "the row stands under other names than its record, so queries miss it",
     "unlinked": "it does not follow the handoff's record before it: one was changed, removed or forged",
+    "lost": "the newest record of this handoff is gone, or is not the one that was written",
     "missing": "records that were sealed are gone",
     "root": "these records or their order are not what was sealed: one was changed, moved, added or removed",
     "segment": "this segment does not continue the one before it: segments were removed, moved or rewritten",
@@ -105,11 +108,15 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-def verify(source: Log | str | Path, *, checkpoints: Iterable[Checkpoint] = ()) -> Report:
-    """Check a store, an export directory, or one export file, against itself and the checkpoints."""
+def verify(source: Log | str | Path, *, checkpoints: Iterable[Checkpoint] = (), deep: bool = False) -> Report:
+    """Check a store, an export directory, or one export file, against itself and the checkpoints.
+
+    With `deep`, a store's other copies too: the columns by which records are found, and what each handoff says
+    is its newest record (else only of the handoffs that have records to be sealed).
+    """
     if not isinstance(source, str | Path):
         walk = _Walk(whole=True)
-        _walk_store(walk, source)
+        _walk_store(walk, source, deep=deep)
     else:
         path = Path(source)
         walk = _Walk(whole=path.is_dir())
@@ -118,12 +125,12 @@ def verify(source: Log | str | Path, *, checkpoints: Iterable[Checkpoint] = ()) 
 
 
 class Rows(msgspec.Struct, frozen=True, kw_only=True):
-    """A run of records, the digests that stand beside them and, where known already, those of the bytes."""
+    """A run of records, the digests (in hex) that stand beside them, and which of the two do not agree."""
 
     records: Sequence[bytes]
-    digests: Sequence[str]
-    hashed: Sequence[str] = ()
-    names: Sequence[str] = ()
+    digests: Sequence[bytes]
+    edited: Sequence[int]
+    names: Sequence[bytes] = ()
 
 
 class _Walk:
@@ -136,8 +143,10 @@ class _Walk:
         self.last: Segment | None = None
         self.roots: dict[int, str] = {}
         self.ends: dict[int, str] = {}
-        self.digests: list[str] = []
+        self.digests: list[bytes] = []
+        self.sealed = True
         self.repeats = False
+        self.seq = 0  # where the row stands that was read last
         self.records = self.segments = self.unsealed = self.duplicates = self.problems = 0
         self.findings: list[Finding] = []
 
@@ -168,22 +177,21 @@ class _Walk:
 
     def rows(self, rows: Rows, where: Where) -> None:
         """Check records against their digests, their handoffs' names, and the records before them."""
-        actual = rows.hashed or [sha256(record).hexdigest() for record in rows.records]
-        if actual != rows.digests:
-            for index, (found, noted) in enumerate(zip(actual, rows.digests, strict=True)):
-                if found != noted:
-                    self.find("edited", **where(index))
+        for index in rows.edited:
+            self.find("edited", **where(index))
         self.digests += rows.digests
         if self.repeats:
-            self.duplicates += len(actual)
+            self.duplicates += len(rows.records)
+            return
+        # Nothing but its chain answers for a record that is not sealed, so all of it is read.
+        later = predecessors(rows.records, rows.names) if self.sealed and not rows.edited else None
+        if later is not None and self.heads.pass_by(later, rows.digests):
             return
         tied = links(rows.records)
         names = [link.handoff_id for link in tied]
-        if rows.names and names != rows.names:
-            for index, (name, listed) in enumerate(zip(names, rows.names, strict=True)):
-                if name != listed:
-                    self.find("mislabelled", **where(index))
-        for index in self.heads.follow([link.previous for link in tied], rows.digests):
+        for index in _differing([name.encode() for name in names], rows.names) if rows.names else ():
+            self.find("mislabelled", **where(index))
+        for index in self.heads.follow([link.previous.encode() for link in tied], rows.digests):
             # A part of a log may follow records that are not in it.
             if self.whole:
                 self.find("unlinked", **{"handoff_id": names[index], **where(index)})
@@ -191,7 +199,7 @@ class _Walk:
     def end(self, segment: Segment) -> None:
         """Check the rows of a segment against its root."""
         known = self.roots[segment.n]
-        if root_of(segment, self.digests) != segment.root or segment.root != known:
+        if root_over(segment, b"".join(self.digests)) != segment.root or segment.root != known:
             self.find("root", n=segment.first, to=segment.last, segment=segment.n)
         if not self.repeats:
             self.records += len(self.digests)
@@ -221,22 +229,60 @@ class _Walk:
         )
 
 
-def _walk_store(walk: _Walk, store: Log) -> None:
+def _walk_store(walk: _Walk, store: Log, *, deep: bool) -> None:
+    rows_of = _sealed_rows(store)
     fresh = store.segments()
     while True:
         for group in _groups(fresh):
-            _walk_group(walk, store, group)
-        tail = store.unsealed(UNSEALED, EVERY)
+            _walk_group(walk, rows_of, group)
+        tail = _unsealed_rows(store, walk)
         # Rows that were sealed in between are in neither list, and later ones point to them: look again.
         fresh = store.segments()[walk.segments :]
         if not fresh:
             break
     walk.unsealed = len(tail)
-    walk.repeats = False
+    walk.sealed = walk.repeats = False
     for start in range(0, len(tail), BATCH):
-        _walk_entries(walk, tail[start : start + BATCH], [0] * BATCH)
+        _walk_rows(walk, tail[start : start + BATCH], [0] * BATCH)
     if len(tail) == UNSEALED:
-        walk.find("unread", seq=tail[-1].seq)
+        walk.find("unread", seq=tail[-1][0])
+    if hasattr(store, "headless"):
+        named = None if deep else list({name.decode(errors="replace") for _, name, _, _ in tail})
+        for handoff_id in store.headless(named):
+            walk.find("lost", handoff_id=handoff_id)
+    if deep and hasattr(store, "labelled"):
+        _walk_labels(walk, store.labelled)
+
+
+def _sealed_rows(store: Log) -> RowsOf:
+    """How this store gives rows: as they are if it can."""
+    raw: RowsOf | None = getattr(store, "sealed_rows", None)
+    return raw or (lambda first, last: [_row(entry) for entry in store.sealed(first, last)])
+
+
+def _unsealed_rows(store: Log, walk: _Walk) -> Sequence[Row]:
+    raw: RowsOf | None = getattr(store, "unsealed_rows", None)
+    if raw is None:
+        return [_row(entry) for entry in store.unsealed(UNSEALED, EVERY)]
+    # They nearly always stand at the end. Where the numbers agree there are no others, and no need to look.
+    count = store.audited() if hasattr(store, "audited") else -1
+    tail = raw(UNSEALED, walk.seq - LATE)
+    return tail if walk.records + len(tail) == count else raw(UNSEALED, EVERY)
+
+
+def _row(entry: Entry) -> Row:
+    return entry.seq, entry.handoff_id.encode(), entry.record, bytes.fromhex(entry.digest)
+
+
+def _walk_labels(walk: _Walk, labelled: Callable[[int, int], list[tuple[int, int, bytes, tuple[bytes, ...]]]]) -> None:
+    """Compare the columns by which records are found with the records."""
+    after = EVERY
+    while rows := labelled(BATCH, after):
+        for seq, n, record, keys in rows:
+            labels = read_labels(record)
+            if labels is not None and keys != tuple(key.encode() for key in labels[1:]):
+                walk.find("mislabelled", n=n, seq=seq, handoff_id=labels[0])
+        after = rows[-1][0]
 
 
 def _groups(segments: Sequence[Segment]) -> Iterator[list[Segment]]:
@@ -252,53 +298,59 @@ def _groups(segments: Sequence[Segment]) -> Iterator[list[Segment]]:
         yield group
 
 
-def _walk_group(walk: _Walk, store: Log, group: Sequence[Segment]) -> None:
+def _walk_group(walk: _Walk, rows_of: RowsOf, group: Sequence[Segment]) -> None:
     if len(group) == 1:
-        _walk_segment(walk, store, group[0])
+        _walk_segment(walk, rows_of, group[0])
         return
-    entries = store.sealed(group[0].first, group[-1].last)
-    if len(entries) != group[-1].last - group[0].first + 1:
+    rows = rows_of(group[0].first, group[-1].last)
+    if len(rows) != group[-1].last - group[0].first + 1:
         for segment in group:
-            _walk_segment(walk, store, segment)
+            _walk_segment(walk, rows_of, segment)
         return
     at = 0
     for segment in group:
         count = segment.last - segment.first + 1
         walk.begin(segment)
-        _walk_entries(walk, entries[at : at + count], range(segment.first, segment.last + 1))
+        _walk_rows(walk, rows[at : at + count], range(segment.first, segment.last + 1))
         walk.end(segment)
         at += count
 
 
-def _walk_segment(walk: _Walk, store: Log, segment: Segment) -> None:
+def _walk_segment(walk: _Walk, rows_of: RowsOf, segment: Segment) -> None:
     walk.begin(segment)
     if segment.last - segment.first >= _SANE:
         walk.find("segment", n=segment.first, to=segment.last, segment=segment.n)
         return
     for first in range(segment.first, segment.last + 1, BATCH):
         numbers: Sequence[int] = range(first, min(first + BATCH, segment.last + 1))
-        entries = store.sealed(numbers[0], numbers[-1])
-        if len(entries) != len(numbers):
-            single = [(n, row) for n in numbers for row in store.sealed(n, n)] if entries else []
+        rows = rows_of(numbers[0], numbers[-1])
+        if len(rows) != len(numbers):
+            single = [(n, row) for n in numbers for row in rows_of(n, n)] if rows else []
             there = {n for n, _ in single}
             for n in numbers:
                 if n not in there:
                     walk.find("missing", n=n, segment=segment.n)
-            numbers, entries = [n for n, _ in single], [row for _, row in single]
-        _walk_entries(walk, entries, numbers)
+            numbers, rows = [n for n, _ in single], [row for _, row in single]
+        _walk_rows(walk, rows, numbers)
     walk.end(segment)
 
 
-def _walk_entries(walk: _Walk, entries: Sequence[Entry], numbers: Sequence[int]) -> None:
+def _walk_rows(walk: _Walk, rows: Sequence[Row], numbers: Sequence[int]) -> None:
     def where(index: int) -> dict[str, Any]:
-        return {"n": numbers[index], "seq": entries[index].seq, "handoff_id": entries[index].handoff_id}
+        seq, name, _, _ = rows[index]
+        return {"n": numbers[index], "seq": seq, "handoff_id": name.decode(errors="replace")}
 
-    rows = Rows(
-        records=[entry.record for entry in entries],
-        digests=[entry.digest for entry in entries],
-        names=[entry.handoff_id for entry in entries],
-    )
-    walk.rows(rows, where)
+    records = [row[2] for row in rows]
+    noted = [row[3] for row in rows]
+    actual = [sha256(record).digest() for record in records]
+    edited = [] if actual == noted else _differing(actual, noted)
+    names = [row[1] for row in rows]
+    walk.seq = rows[-1][0] if rows else walk.seq
+    walk.rows(Rows(records=records, digests=in_hex(noted), edited=edited, names=names), where)
+
+
+def _differing(ones: Sequence[bytes], others: Sequence[bytes]) -> list[int]:
+    return [index for index, (one, other) in enumerate(zip(ones, others, strict=True)) if one != other]
 
 
 def _walk_export(walk: _Walk, path: Path) -> None:
@@ -315,7 +367,7 @@ def _walk_export(walk: _Walk, path: Path) -> None:
         if part.records and current is not None:
             if part.first > due:
                 walk.find("missing", n=due, to=part.first - 1, segment=current.n, place=part.place)
-            rows = Rows(records=part.records, digests=part.digests, hashed=part.hashed)
+            rows = Rows(records=part.records, digests=part.digests, edited=part.edited)
             walk.rows(rows, partial(_numbered, part))
             due = part.first + len(part.records)
     if current is not None:
