@@ -65,6 +65,11 @@ async def deploy(turn):
     mark("deploy")
     return "deployed"
 
+@relay.agent("asking")
+async def asking(turn):
+    mark("asking")
+    return f"they said {await turn.ask('may I?')}"
+
 @relay.agent("short")
 async def short(turn):
     mark("short-" + turn.idempotency_key)
@@ -281,3 +286,14 @@ def test_workers_killed_at_random_end_every_handoff_once(tmp_path, relay):
         assert len(marks(tmp_path, f"short-{one.id}")) <= ended.attempt <= one.max_attempts
     assert any(r.event_type == "reclaimed" for r in relay.audit.query(to_agent="short"))
     assert relay.audit.verify().ok
+
+
+def test_a_question_asked_by_a_process_that_died_is_answered_once(tmp_path, relay):
+    with process(tmp_path, "run", "asking") as first:
+        question = waiting(relay)
+        kill(first)
+    relay.give_back(question.id, "yes", by="ada")
+    with process(tmp_path, "resume") as second:
+        assert said(second) == "they said yes"
+    assert [h.to_agent for h in relay.store.find(workflow_id="w")] == ["asking", "human"]
+    assert len(marks(tmp_path, "asking")) == 2

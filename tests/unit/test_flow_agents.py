@@ -9,7 +9,7 @@ from baton import HandoffFailed, Limits, Relay
 from baton.agents.python import FunctionAgent
 from baton.agents.relay import RelayAgent
 from baton.errors import LoopDetected, TimedOut
-from baton.protocol.handoff import ReturnProtocol
+from baton.protocol.handoff import Handoff, ReturnProtocol
 from baton.testing import virtual
 from baton.testing.agents import Crashing, Looping, Lying, Obedient, Silent, Slow
 from baton.testing.contracts.agent import AgentContract
@@ -155,3 +155,22 @@ def test_fake_agents_keep_their_turns():
         return [turn.task for turn in obedient.turns], obedient.closed
 
     assert asyncio.run(main()) == (["work"], 1)
+
+
+def test_a_worker_keeps_no_heap_of_old_failures(relay):
+    relay.add("broken", Crashing(error=ValueError("no")))
+
+    async def main():
+        for number in range(300):
+            relay.hand_off(Handoff(from_agent="user", to_agent="broken", task=f"{number}"))
+        stop = asyncio.Event()
+        worker = asyncio.create_task(relay.work(stop))
+        while not all(one.ended for one in relay.store.find()):
+            relay.store.reset_breaker("agent:broken")
+            relay.store.reset_breaker("route:user->broken")
+            await asyncio.sleep(1)
+        stop.set()
+        await worker
+
+    virtual.run(main())
+    assert len(relay._crew.failures) <= 256

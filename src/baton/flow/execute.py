@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from baton.flow.crew import Crew
 
 
+KEPT_FAILURES = 256
 PATIENCE = 30 * 86400.0  # how long a person may take to answer
 
 
@@ -167,6 +168,8 @@ async def execute(crew: Crew, handoff: Handoff, alone: str = "") -> Any:
         if running.escalated:
             return Escalate(running.escalated)
         crew.failures[handoff.id] = error
+        if len(crew.failures) > KEPT_FAILURES:  # a worker has nobody who asks for the cause
+            crew.failures.pop(next(iter(crew.failures)))
         name = type(error).__name__
         return failed(f"{name}: {error}", retryable=not isinstance(error, Refused | HandoffFailed))
     finally:
