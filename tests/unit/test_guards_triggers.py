@@ -1,4 +1,3 @@
-
 import pytest
 
 from baton.guards.triggers import (

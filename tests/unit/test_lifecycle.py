@@ -65,9 +65,7 @@ def test_every_open_state_can_reach_an_end_and_be_cancelled(state):
 
 
 def test_only_an_accepted_handoff_has_an_owner():
-    into = {
-        (state, event) for state, row in TABLE.items() for event, to in row.items() if to is State.CLAIMED
-    }
+    into = {(state, event) for state, row in TABLE.items() for event, to in row.items() if to is State.CLAIMED}
     assert into == {(State.OFFERED, Event.ACCEPT), (State.CLAIMED, Event.REMIND)}
 
 

@@ -13,11 +13,7 @@ CONTRACTS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["import
 def there(*names):
     """The modules of these that exist, as import-linter would name them."""
     paths = {name: SRC.joinpath(*name.split(".")) for name in names}
-    return {
-        f"baton.{n}"
-        for n, p in paths.items()
-        if p.with_suffix(".py").exists() or (p / "__init__.py").exists()
-    }
+    return {f"baton.{n}" for n, p in paths.items() if p.with_suffix(".py").exists() or (p / "__init__.py").exists()}
 
 
 def contract(word):
@@ -35,15 +31,11 @@ def contract(word):
     ],
 )
 def test_import_contracts_name_every_module_that_they_are_about(word, field, modules):
-    assert modules <= set(contract(word).get(field, ())), (
-        f"add it to the contract in pyproject.toml: {modules}"
-    )
+    assert modules <= set(contract(word).get(field, ())), f"add it to the contract in pyproject.toml: {modules}"
 
 
 def test_every_dependency_is_pinned():
-    pins = {
-        line.split("==")[0] for line in (ROOT / "constraints.txt").read_text().splitlines() if "==" in line
-    }
+    pins = {line.split("==")[0] for line in (ROOT / "constraints.txt").read_text().splitlines() if "==" in line}
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     asked = [*project["dependencies"], *project["optional-dependencies"]["dev"]]
     assert {name.split(">=")[0] for name in asked} <= pins

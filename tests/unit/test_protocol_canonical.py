@@ -13,9 +13,7 @@ from baton.protocol.context import Message, freeze_state
 
 GOLDEN = json.loads((Path(__file__).parent / "golden" / "canonical.json").read_text(encoding="utf-8"))
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
-NUMBERS = st.integers(-codec.MAX_INTEGER, codec.MAX_INTEGER) | st.floats(
-    allow_nan=False, allow_infinity=False
-)
+NUMBERS = st.integers(-codec.MAX_INTEGER, codec.MAX_INTEGER) | st.floats(allow_nan=False, allow_infinity=False)
 JSON = st.recursive(
     st.none() | st.booleans() | NUMBERS | TEXT,
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXT, inner, max_size=4),

@@ -33,9 +33,7 @@ def flat(parts):
 KEYS = st.sampled_from(["a", "b", "größe", "context", "metrics"])
 SMALL = st.none() | st.booleans() | st.integers(-9, 9) | st.text("aé", max_size=5)
 LARGE = st.integers(500, 700).map("x".__mul__)
-VALUES = st.one_of(
-    SMALL, LARGE, st.lists(SMALL, max_size=3), st.dictionaries(KEYS, SMALL | LARGE, max_size=3)
-)
+VALUES = st.one_of(SMALL, LARGE, st.lists(SMALL, max_size=3), st.dictionaries(KEYS, SMALL | LARGE, max_size=3))
 OBJECTS = st.dictionaries(KEYS, SMALL | LARGE, max_size=3)
 STATES = st.fixed_dictionaries(
     {}, optional={"a": VALUES, "b": VALUES, "größe": VALUES, "context": OBJECTS, "metrics": OBJECTS}

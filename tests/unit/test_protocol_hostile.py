@@ -74,9 +74,7 @@ def spots(kind, path=()):
         yield here
         for part in (field.type, *getattr(field.type, "__args__", ())):
             if isinstance(part, type) and issubclass(part, msgspec.Struct):
-                yield from spots(
-                    part, here + ((0,) if part is not field.type and "tuple" in str(field.type) else ())
-                )
+                yield from spots(part, here + ((0,) if part is not field.type and "tuple" in str(field.type) else ()))
 
 
 def placed(document, path, value):
@@ -174,9 +172,7 @@ def edited(**changes):
             r"handoff\.return_protocol\.timeout: 'soon' is not a dur",
         ),
         (
-            dumped(
-                edited(validation={"required_capabilities": [{"capability_id": "x", "min_proficiency": 2}]})
-            ),
+            dumped(edited(validation={"required_capabilities": [{"capability_id": "x", "min_proficiency": 2}]})),
             r"min_proficiency: 2.0 is out of range; use 0 to 1",
         ),
         (dumped({"handoff": FIRST, "more": 1}), r"handoff: more stands beside it"),
@@ -264,12 +260,8 @@ DELEGATION = {"type": "delegation", "return_protocol": ReturnProtocol(timeout=5)
 def test_good_requests_pass():
     assert checked(good()) == good()
     assert checked(good(**DELEGATION))
-    assert checked(
-        good(context=Context(context_variables={"a": 1}, conversation_history=(Message("user", "x"),)))
-    )
-    assert checked(
-        good(id="i" * 32, workflow_id="w" * 64, root_id="r" * 64, context=Context(task_id="t" * 200))
-    )
+    assert checked(good(context=Context(context_variables={"a": 1}, conversation_history=(Message("user", "x"),))))
+    assert checked(good(id="i" * 32, workflow_id="w" * 64, root_id="r" * 64, context=Context(task_id="t" * 200)))
 
 
 @pytest.mark.parametrize("field", Handoff.__struct_fields__)
@@ -390,10 +382,7 @@ def test_records_are_frozen_and_share_nothing_that_can_change():
     Return().context_updates.variables_changed["leak"] = 1
     assert good().context.context_variables == {}
     assert Return().context_updates.variables_changed == {}
-    assert (
-        msgspec.json.decode(b'{"from_agent":"a","to_agent":"b"}', type=Handoff).context.context_variables
-        == {}
-    )
+    assert msgspec.json.decode(b'{"from_agent":"a","to_agent":"b"}', type=Handoff).context.context_variables == {}
 
 
 def test_what_was_written_does_not_change_with_the_record():

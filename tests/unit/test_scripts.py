@@ -117,9 +117,7 @@ def test_sabotage_accepts_tests_that_fail_without_the_code(tmp_path):
     names = {"double": "double", "stream": "stream", "short": "short", "Adder.add": "add", "count": "count"}
     by = ", ".join(f"`planted.code:{name}`" for name in [*names, "later"])
     proof = ", ".join(f"`tests/test_code.py::test_{name}`" for name in [*names.values(), "later"])
-    code, output = script(
-        "conformance", "--root", planted(tmp_path, ("P1", by, proof, "closed")), "--sabotage", "P1"
-    )
+    code, output = script("conformance", "--root", planted(tmp_path, ("P1", by, proof, "closed")), "--sabotage", "P1")
     assert code == 0, output
     assert output.count("caught") == 6
 

@@ -210,9 +210,7 @@ class _Files:
         self._names.pop(fd, None)
         self._real.close(fd)
 
-    def rename(
-        self, src: Any, dst: Any, *, src_dir_fd: int | None = None, dst_dir_fd: int | None = None
-    ) -> None:
+    def rename(self, src: Any, dst: Any, *, src_dir_fd: int | None = None, dst_dir_fd: int | None = None) -> None:
         old, new = self._path(src, src_dir_fd), self._path(dst, dst_dir_fd)
         self._tap(
             Operation("rename", old, target=new),

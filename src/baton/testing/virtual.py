@@ -70,8 +70,7 @@ class _Jump(selectors.SelectSelector):
 
 def _waiting() -> str:
     names = sorted(
-        f"{task.get_name()} in {getattr(task.get_coro(), '__qualname__', '?')}"
-        for task in asyncio.all_tasks()
+        f"{task.get_name()} in {getattr(task.get_coro(), '__qualname__', '?')}" for task in asyncio.all_tasks()
     )
     return ", ".join(names) or "no task"
 
