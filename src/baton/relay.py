@@ -10,9 +10,9 @@ import msgspec
 
 from baton.agents.python import FunctionAgent
 from baton.agents.relay import RelayAgent
-from baton.errors import HandoffFailed, IllegalTransition, Malformed, NotFound, TimedOut, UnknownAgent, named
+from baton.errors import HandoffFailed, Malformed, NotFound, TimedOut, UnknownAgent, named
 from baton.flow import finish, offer, prepare, recover, worker
-from baton.flow.crew import Crew, Settings, judge_claim, judge_offer, within
+from baton.flow.crew import Crew, Settings, call_off, judge_claim, judge_offer, within
 from baton.guards.complexity import classify
 from baton.lifecycle import ENDED, OPEN, Event, State
 from baton.protocol.codec import near
@@ -272,9 +272,7 @@ class Relay:
         result = failed(f"Cancelled: {reason or f'called off by {by or HUMAN}'}", retryable=False)
         step = Step(id=handoff_id, event=Event.CANCEL, by=by, reason=reason, result=result)
         moved = self._apply(step)
-        for child in self.store.find(workflow_id=moved.workflow_id, parent_id=handoff_id, state=tuple(OPEN)):
-            with suppress(IllegalTransition):
-                self.cancel(child.id, by=by, reason=reason or "the work that it was a part of was called off")
+        call_off(self._crew, moved, by)
         return moved
 
     def reroute(self, handoff_id: str, to_agent: str, *, by: str = "", reason: str = "") -> Handoff:

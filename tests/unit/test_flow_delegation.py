@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from baton import BatonError, Command, HandoffFailed, Relay, Return
+from baton import BatonError, Command, HandoffFailed, Profile, Relay, Return
 from baton.errors import BudgetExceeded, LimitExceeded, Malformed, NotCapable, UnknownAgent
 from baton.protocol.limits import Limits
 from baton.protocol.results import Updates
@@ -425,3 +425,18 @@ def test_strict_capabilities_without_anybody_able_wait_for_a_person(relay):
 
     assert virtual.run(main()) == ("parked", "by hand")
     assert NotCapable.__mro__
+
+
+def test_a_parent_that_fails_leaves_no_work_behind(relay):
+    relay.store.register(Profile(agent_id="elsewhere"))
+
+    @relay.agent("boss")
+    async def boss(turn):
+        asyncio.ensure_future(turn.delegate("elsewhere", "a part"))
+        await asyncio.sleep(0.01)
+        raise ValueError("boom")
+
+    with pytest.raises(HandoffFailed, match="boom"):
+        relay.run_sync("boss", "work")
+    (part,) = relay.store.find(to_agent="elsewhere")
+    assert part.status == "cancelled"

@@ -123,7 +123,7 @@ def test_a_probe_decides_even_when_the_clock_went_back():
     ("event", "result", "cause", "expected"),
     [
         (Event.MISS, None, "", "unavailable"),
-        (Event.RECLAIM, None, "", "unavailable"),
+        (Event.RECLAIM, None, "", None),
         (Event.FAIL, Return(status="failed"), "", "error"),
         (Event.RETRY, Return(status="failed"), "", "error"),
         (Event.RETRY, None, "timeout", "timeout"),

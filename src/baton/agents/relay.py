@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
+from baton.errors import NotFound
 from baton.protocol.context import changes
 from baton.protocol.results import Command, Return, Updates
 
@@ -17,6 +19,7 @@ class Runs(Protocol):
     """What is needed of the inner relay."""
 
     async def run(self, to: str, task: str, **options: Any) -> Any: ...
+    def result(self, workflow_id: str) -> Any: ...
     async def aclose(self) -> None: ...
 
 
@@ -32,7 +35,7 @@ class RelayAgent:
         result = await self._inner.run(
             self._entry,
             turn.task,
-            workflow_id=turn.handoff.id,
+            workflow_id=self._workflow(turn),
             conversation_id=turn.handoff.conversation_id,
             state=turn.state,
         )
@@ -48,6 +51,15 @@ class RelayAgent:
             audit=msgspec.structs.replace(answer.audit, tokens_consumed=result.tokens),
             context_updates=Updates(variables_changed=changed),
         )
+
+    def _workflow(self, turn: Turn) -> str:
+        """The workflow that an earlier attempt began and did not end, else one for this attempt."""
+        first = turn.handoff.id
+        for earlier in [first, *(f"{first}.{attempt}" for attempt in range(2, turn.attempt))]:
+            with suppress(NotFound):
+                if self._inner.result(earlier).status != "failed":
+                    return earlier
+        return first if turn.attempt == 1 else f"{first}.{turn.attempt}"
 
     async def aclose(self) -> None:
         """Close the inner relay."""

@@ -48,13 +48,14 @@ def audit_query(call: Call) -> int:
 
 @verb(
     argument("path", nargs="?", metavar="PATH", help="an export to check instead of the store"),
+    argument("--deep", action="store_true", help="also the columns by which records are found"),
     examples=("baton audit verify", "baton audit verify core/logs/shop/handoff-audit"),
 )
 def audit_verify(call: Call) -> int:
     """Check that no record was changed, removed, moved or cut off. Exit 3 when the trail is broken."""
     if call.args.path and not Path(call.args.path).exists():
         raise NotFound(f"{call.args.path}: not there; name a directory or file that `baton audit export` wrote")
-    report = call.relay().audit.verify(call.args.path)
+    report = call.relay().audit.verify(call.args.path, deep=call.args.deep)
     call.screen.document({"ok": report.ok, "report": report})
     for number, text in enumerate(str(report).splitlines()):
         call.screen.line(text, ("good" if report.ok else "bad") if number == 0 else "")

@@ -13,7 +13,7 @@ from baton.protocol.handoff import HUMAN, Handoff, document
 
 if TYPE_CHECKING:
     from baton.relay import Relay
-    from baton.stores.sqlite_reads import Kind
+    from baton.stores.base import Kind
 
 LEAST = 4
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from baton.errors import Malformed
-from baton.flow.crew import give_back, judge_claim, judge_offer, objection
+from baton.flow.crew import call_off, give_back, judge_claim, judge_offer, objection
 from baton.flow.prepare import advanced, follow
 from baton.flow.trigger import see
 from baton.lifecycle import Event, State
@@ -127,6 +127,8 @@ async def apply(crew: Crew, step: Step) -> Moved:
     )
     if moved.verdict.kind != "refuse":
         crew.tell(moved.handoff.status, moved.handoff)
+    if moved.handoff.state is State.FAILED:
+        call_off(crew, moved.handoff)
     if moved.then is not None:
         crew.tell("initiated", moved.then)
         if moved.then.state is State.CLAIMED:

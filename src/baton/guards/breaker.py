@@ -50,10 +50,10 @@ def state(breaker: Breaker, now: int) -> Mode:
 def failure(event: Event, result: Return | None = None, cause: str = "") -> Failure | None:
     """What class of failure a step is, or None where it says nothing against the agent.
 
-    Rejections, refusals and cancellations are answers, and a return that says it is not retryable blames the
-    request: none of them count.
+    Rejections, refusals and cancellations are answers, a return that says it is not retryable blames the request,
+    and a process that died says nothing about what it ran: none of them count.
     """
-    if event in {Event.MISS, Event.RECLAIM}:
+    if event is Event.MISS:
         return "unavailable"
     if event not in {Event.RETRY, Event.FAIL, Event.ESCALATE, Event.PARK}:
         return None

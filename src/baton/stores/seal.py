@@ -16,12 +16,12 @@ import os
 import stat
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
 from baton.errors import AuditBroken, Conflict, StoreError
-from baton.stores.base import Entry, Segment
+from baton.stores.base import Entry, Row, Segment
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -42,6 +42,12 @@ class Log(Protocol):
     def add_segment(self, segment: Segment, seqs: Sequence[int]) -> None: ...
     def segments(self) -> list[Segment]: ...
     def sealed(self, first: int, last: int) -> list[Entry]: ...
+    def last_segment(self) -> Segment | None: ...
+    def unsealed_rows(self, limit: int, after: int = ...) -> Sequence[Row]: ...
+    def sealed_rows(self, first: int, last: int) -> Sequence[Row]: ...
+    def audited(self) -> int: ...
+    def labelled(self, limit: int, after: int = ...) -> list[tuple[int, int, bytes, tuple[bytes, ...]]]: ...
+    def headless(self, handoffs: Sequence[str] | None = None) -> list[str]: ...
 
 
 class Checkpoint(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -71,7 +77,7 @@ def seal(store: Log, *, limit: int = SEGMENT_ROWS) -> int:
     done = lost = 0
     while lost < _ATTEMPTS:
         # The segment is read before the rows: if another sealer comes between, it no longer fits.
-        last = _last(store)
+        last = store.last_segment()
         rows = store.unsealed(limit, _settled(store, last))
         if not rows:
             return done
@@ -84,14 +90,6 @@ def seal(store: Log, *, limit: int = SEGMENT_ROWS) -> int:
         if len(rows) < limit:
             return done
     raise Conflict(f"other processes sealed first {lost} times in a row; run fewer sealers")
-
-
-def _last(store: Log) -> Segment | None:
-    newest = getattr(store, "last_segment", None)
-    if newest is not None:
-        return cast("Segment | None", newest())
-    segments = store.segments()
-    return segments[-1] if segments else None
 
 
 def _settled(store: Log, last: Segment | None) -> int:
@@ -122,7 +120,7 @@ def checkpoint(directory: str | Path, store: Log) -> Checkpoint | None:
     try:
         fcntl.flock(file, fcntl.LOCK_EX)
         known = _newest(file, path)
-        last = _last(store)
+        last = store.last_segment()
         if known and (last is None or last.last < known.n):
             raise AuditBroken(
                 f"the log ends at record {last.last if last else 0}, but a checkpoint says that it reached "

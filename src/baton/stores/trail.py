@@ -59,12 +59,12 @@ class AuditTrail:
             seal.checkpoint(self.checkpoints, self._store)
         return count
 
-    def verify(self, path: str | Path | None = None) -> Report:
-        """Check this trail, or an export of it, against itself and the checkpoints."""
+    def verify(self, path: str | Path | None = None, *, deep: bool = False) -> Report:
+        """Check this trail, or an export of it, against itself and the checkpoints; `deep`, also the index columns."""
         from baton.stores.verify import verify
 
         known = seal.checkpoints(self.checkpoints) if self.checkpoints is not None else []
-        return verify(path or self._store, checkpoints=known)
+        return verify(path or self._store, checkpoints=known, deep=deep)
 
     def export(self, root: str | Path, project: str) -> list[Path]:
         """Write what is new as JSON Lines below core/logs/<project>/handoff-audit."""

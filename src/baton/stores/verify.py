@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from baton.stores import export
-from baton.stores.base import Entry, Segment
+from baton.stores.base import Segment
 from baton.stores.chain import Heads, in_hex, links, predecessors, read_labels
 from baton.stores.seal import EVERY, LATE, Checkpoint, Log, root_over
 
@@ -230,11 +230,10 @@ class _Walk:
 
 
 def _walk_store(walk: _Walk, store: Log, *, deep: bool) -> None:
-    rows_of = _sealed_rows(store)
     fresh = store.segments()
     while True:
         for group in _groups(fresh):
-            _walk_group(walk, rows_of, group)
+            _walk_group(walk, store.sealed_rows, group)
         tail = _unsealed_rows(store, walk)
         # Rows that were sealed in between are in neither list, and later ones point to them: look again.
         fresh = store.segments()[walk.segments :]
@@ -246,32 +245,17 @@ def _walk_store(walk: _Walk, store: Log, *, deep: bool) -> None:
         _walk_rows(walk, tail[start : start + BATCH], [0] * BATCH)
     if len(tail) == UNSEALED:
         walk.find("unread", seq=tail[-1][0])
-    if hasattr(store, "headless"):
-        named = None if deep else list({name.decode(errors="replace") for _, name, _, _ in tail})
-        for handoff_id in store.headless(named):
-            walk.find("lost", handoff_id=handoff_id)
-    if deep and hasattr(store, "labelled"):
+    named = None if deep else list({name.decode(errors="replace") for _, name, _, _ in tail})
+    for handoff_id in store.headless(named):
+        walk.find("lost", handoff_id=handoff_id)
+    if deep:
         _walk_labels(walk, store.labelled)
 
 
-def _sealed_rows(store: Log) -> RowsOf:
-    """How this store gives rows: as they are if it can."""
-    raw: RowsOf | None = getattr(store, "sealed_rows", None)
-    return raw or (lambda first, last: [_row(entry) for entry in store.sealed(first, last)])
-
-
 def _unsealed_rows(store: Log, walk: _Walk) -> Sequence[Row]:
-    raw: RowsOf | None = getattr(store, "unsealed_rows", None)
-    if raw is None:
-        return [_row(entry) for entry in store.unsealed(UNSEALED, EVERY)]
     # They nearly always stand at the end. Where the numbers agree there are no others, and no need to look.
-    count = store.audited() if hasattr(store, "audited") else -1
-    tail = raw(UNSEALED, walk.seq - LATE)
-    return tail if walk.records + len(tail) == count else raw(UNSEALED, EVERY)
-
-
-def _row(entry: Entry) -> Row:
-    return entry.seq, entry.handoff_id.encode(), entry.record, bytes.fromhex(entry.digest)
+    tail = store.unsealed_rows(UNSEALED, walk.seq - LATE)
+    return tail if walk.records + len(tail) == store.audited() else store.unsealed_rows(UNSEALED, EVERY)
 
 
 def _walk_labels(walk: _Walk, labelled: Callable[[int, int], list[tuple[int, int, bytes, tuple[bytes, ...]]]]) -> None:

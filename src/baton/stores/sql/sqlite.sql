@@ -125,11 +125,3 @@ SELECT a.profile, a.available, a.seen_at, (SELECT count(*) FROM handoff WHERE to
 
 -- name: put_alert
 INSERT INTO alert (id, subject, text, raised_at) VALUES (?, ?, ?, ?);
-
--- name: unsealed
-SELECT seq, handoff_id, record, digest FROM audit a
- WHERE seq > ?2 AND NOT EXISTS (SELECT 1 FROM sealed WHERE audit_seq = a.seq) ORDER BY seq LIMIT ?1;
-
--- name: sealed
-SELECT a.seq, a.handoff_id, a.record, a.digest FROM sealed s JOIN audit a ON a.seq = s.audit_seq
- WHERE s.n BETWEEN ? AND ? ORDER BY s.n;
