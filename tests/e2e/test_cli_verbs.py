@@ -159,6 +159,22 @@ def test_the_store_can_be_named_by_option_and_environment(baton, team, documents
     assert not Path("other.db").exists()
 
 
+@pytest.mark.parametrize("store", ["team.db", "my team.db"])
+def test_commands_in_hints_and_errors_go_to_the_same_store(store, baton, documents):
+    baton("agents", "register", "billing", "--store", store)
+    made = documents("handoff", "send", "--to", "billing", "--task", "x", "--approval", "--store", store)[0]
+    named = f"--store '{store}'" if " " in store else f"--store {store}"
+    short = made["id"][:8]
+    _, _, err = baton("waiting", "--store", store)
+    assert f"`baton approve {short} {named}` or `baton deny {short} {named}`" in err
+    assert f"`baton handoff list {named}`" in baton("handoff", "show", "ffff0000", "--store", store)[2]
+    assert f"`baton waiting {named}`" in baton("doctor", "--store", store)[1]
+    assert "--store" not in baton("waiting")[2]
+    _, _, err = baton("handoff", "list", "--state", "failed", "--store", store)
+    assert f'`baton handoff send --to AGENT --task "…" {named}`' in err
+    assert "`baton demo`" in err
+
+
 # --- handing over ------------------------------------------------------------------------------
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from baton import config
-from baton.cli.screen import Screen, complain
+from baton.cli.screen import Screen, complain, in_store
 from baton.cli.verbs import VERBS
 from baton.errors import (
     AuditBroken,
@@ -80,7 +80,7 @@ class Call:
 
     def __init__(self, args: argparse.Namespace) -> None:
         self.args = args
-        self.screen = Screen(as_json=args.json)
+        self.screen = Screen(as_json=args.json, store=args.store or "")
         self.url = config.store_url(args.store)
         self.missing = self.path is not None and not self.path.exists()
         self._relay: Relay | None = None
@@ -151,7 +151,8 @@ def run(name: str, words: list[str]) -> int:
         call = Call(parser(name).parse_args(words))
         return found.run(call)
     except BatonError as error:
-        complain(str(error), type(error).__name__, as_json="--json" in words, more=_more(error))
+        said = in_store(str(error), call.screen.store if call else "")
+        complain(said, type(error).__name__, as_json="--json" in words, more=_more(error))
         return next((code for kind, code in EXITS if isinstance(error, kind)), 2)
     except OSError as error:
         if isinstance(error, BrokenPipeError):

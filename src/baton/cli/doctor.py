@@ -14,6 +14,7 @@ from typing import NamedTuple
 from baton import clock, config
 from baton.cli.call import Call, verb
 from baton.cli.records import clock_time
+from baton.cli.screen import in_store
 from baton.cli.upkeep import stuck
 from baton.errors import BatonError, NotFound
 from baton.protocol.codec import to_microseconds, to_time
@@ -53,7 +54,8 @@ def doctor(call: Call) -> int:
         word, style = ("OK", "good") if one.ok else ("--", "dim") if one.optional else ("BAD", "bad")
         cure = "" if one.ok or not one.cure else f"; {one.cure}"
         if not call.screen.as_json:
-            print(f"{call.screen.paint(word.ljust(4), style)}{call.screen.paint(f'{one.name}: {one.found}{cure}', '')}")
+            said = in_store(f"{one.name}: {one.found}{cure}", call.screen.store)
+            print(f"{call.screen.paint(word.ljust(4), style)}{call.screen.paint(said, '')}")
     call.screen.hint("all is well" if not bad else f"{len(bad)} to be cured")
     return 3 if bad else 0
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 import sys
 from collections.abc import Iterable, Sequence
 from functools import cache
@@ -16,6 +18,8 @@ from baton.protocol import codec
 
 # Letters and marks that nobody sees, although Unicode calls them printable.
 _INVISIBLE = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
+# A command that a message names, and that looks into a store of its own accord.
+_COMMAND = re.compile(r"`(baton (?!demo|[^`]*--(?:app|store|help))[^`]+)`")
 STYLES = {
     "dim": "2", "bold": "1", "good": "32", "bad": "31", "wait": "33", "busy": "36",
     "completed": "32", "failed": "31", "refused": "31", "cancelled": "2", "waiting": "33", "parked": "33",
@@ -35,6 +39,11 @@ def safe(text: object) -> str:
     """One line in which control, direction and invisible characters are spelled out."""
     said = str(text)
     return said if said.isascii() and said.isprintable() else "".join(map(_seen, said))
+
+
+def in_store(text: str, store: str) -> str:
+    """The commands that a message names, so that they can be pasted: they go to the same store."""
+    return _COMMAND.sub(lambda found: f"`{found[1]} --store {shlex.quote(store)}`", text) if store else text
 
 
 def _json(value: Any) -> str:
@@ -76,8 +85,9 @@ def _cut(text: str, room: int) -> str:
 class Screen:
     """Where one verb says what it has to say: to a person, into a pipe, or as JSON."""
 
-    def __init__(self, *, as_json: bool) -> None:
+    def __init__(self, *, as_json: bool, store: str = "") -> None:
         self.as_json = as_json
+        self.store = store  # as it was named on the command line
         self.tty = sys.stdout.isatty()
         self.colour = self.tty and not as_json and config.coloured()
         self.width = get_terminal_size().columns
@@ -110,7 +120,7 @@ class Screen:
         """What to do next; never in the way of a program that reads."""
         if not self.as_json:
             sys.stdout.flush()
-            print(safe(text), file=sys.stderr)
+            print(safe(in_store(text, self.store)), file=sys.stderr)
 
     def fields(self, pairs: Iterable[tuple[str, object]]) -> None:
         """Names and values; what is empty is left out."""
