@@ -16,7 +16,6 @@ import apsw
 
 from baton import Command, Handoff, Limits, Message, Relay
 from baton.flow import prepare
-from baton.flow.crew import judge_offer
 from baton.protocol.context import Context
 
 UNLIMITED = Limits(max_handoffs=None, max_depth=None)
@@ -66,7 +65,7 @@ def relay_cost_of_start(relay: Relay, messages: int) -> float:
     history = tuple(Message("user" if i % 2 else "assistant", f"message {i}") for i in range(messages))
     began = time.process_time()
     prepared = prepare.begin(relay._crew, Handoff(from_agent="user", to_agent="a", task="x", context=Context(conversation_history=history)), UNLIMITED)  # fmt: skip # noqa: E501
-    relay.store.offer(prepared, judge_offer)
+    relay.store.offer(prepared, relay._crew.judge_offer)
     return time.process_time() - began
 
 

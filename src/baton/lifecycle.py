@@ -43,6 +43,7 @@ class State(StrEnum):
 class Event(StrEnum):
     """What can happen to a handoff."""
 
+    ASK = "ask"
     APPROVE = "approve"
     DENY = "deny"
     ACCEPT = "accept"
@@ -67,6 +68,7 @@ _S, _E = State, Event
 
 TABLE: dict[State, dict[Event, State]] = {
     _S.OFFERED: {
+        _E.ASK: _S.WAITING,
         _E.ACCEPT: _S.CLAIMED,
         _E.REJECT: _S.REJECTED,
         _E.DEFER: _S.DEFERRED,
@@ -137,6 +139,7 @@ AUDIT_NAME: dict[Event, str] = {
     _E.COMPLETE: "completed",
     _E.FAIL: "failed",
     _E.ESCALATE: "escalated",
+    _E.ASK: "approval_requested",
     _E.APPROVE: "approved",
     _E.DENY: "denied",
     _E.DEFER: "deferred",

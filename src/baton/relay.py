@@ -10,9 +10,9 @@ import msgspec
 
 from baton.agents.python import FunctionAgent
 from baton.agents.relay import RelayAgent
-from baton.errors import HandoffFailed, Malformed, NotFound, TimedOut, UnknownAgent, named
+from baton.errors import BatonError, HandoffFailed, Malformed, NotFound, TimedOut, UnknownAgent, named
 from baton.flow import finish, offer, prepare, recover, worker
-from baton.flow.crew import Crew, Settings, call_off, judge_claim, judge_offer, within
+from baton.flow.crew import Crew, Settings, call_off, within
 from baton.guards.complexity import classify
 from baton.lifecycle import ENDED, OPEN, Event, State
 from baton.protocol.codec import near
@@ -78,6 +78,8 @@ class Relay:
 
     def agent(self, name: str, **profile: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         """Register a function as an agent."""
+        if not isinstance(name, str):
+            raise Malformed('agent: write @relay.agent("its name"), with the name in parentheses')
 
         def register(function: Callable[..., Any]) -> Callable[..., Any]:
             self.add(name, FunctionAgent(function), **{"description": (function.__doc__ or "").strip(), **profile})
@@ -217,7 +219,7 @@ class Relay:
     def hand_off(self, request: Handoff, *, limits: Limits | None = None) -> Handoff:
         """Offer work without waiting; a worker of the receiver takes it."""
         prepared = prepare.begin(self._crew, request, self._limits(limits))
-        made, verdict = self.store.offer(prepared, judge_offer)
+        made, verdict = self.store.offer(prepared, self._crew.judge_offer)
         if verdict.kind == "refuse":
             raise named(verdict.error, verdict.reason)
         self._crew.hub.notify()
@@ -227,7 +229,7 @@ class Relay:
         """Take the next work of an agent, or one handoff, for this process or for somebody who outlives it."""
         held = int((lease or self._crew.settings.lease) * 1e6)
         wanted = Claim(holder=holder or self._crew.holder, id=handoff_id, agents=(agent,), lease=held)
-        return self.store.claim(wanted, judge_claim)
+        return self.store.claim(wanted, self._crew.judge_claim)
 
     def give_back(self, handoff_id: str, value: Any, *, epoch: int | None = None, by: str = "") -> Handoff:
         """Answer a handoff: a return or content, a Command, Reject or Defer; a stale epoch is refused."""
@@ -244,7 +246,7 @@ class Relay:
         """A person answers work that was offered to people, or that is parked."""
         answer = msgspec.structs.replace(as_return(value), handoff_id=handoff.id, from_agent=by or HUMAN)
         if handoff.state is State.OFFERED:
-            grant = self.store.claim(Claim(holder=f"person:{by or HUMAN}", id=handoff.id), judge_claim)
+            grant = self.store.claim(Claim(holder=f"person:{by or HUMAN}", id=handoff.id), self._crew.judge_claim)
             if not grant.won or grant.handoff is None:
                 raise named(grant.verdict.error, grant.verdict.reason or "somebody else was faster")
             step = finish.settle(self._crew, grant.handoff, answer)
@@ -283,7 +285,7 @@ class Relay:
 
     def _apply(self, step: Step) -> Handoff:
         step = msgspec.structs.replace(step, reason=redact(step.reason))
-        moved = self.store.advance(step, judge_offer)
+        moved = self.store.advance(step, self._crew.judge_offer)
         if moved.verdict.kind == "refuse":
             raise named(moved.verdict.error, moved.verdict.reason)
         self._crew.tell(moved.handoff.status, moved.handoff)
@@ -356,8 +358,11 @@ class Relay:
         return self.get(flow.root_id)
 
     def close(self) -> None:
-        """Close the store."""
+        """Seal what was written, and close the store."""
         self._crew.write.close()
+        if self.store.on_disk:
+            with suppress(BatonError, OSError):
+                self.audit.seal()
         self.store.close()
 
     async def aclose(self) -> None:

@@ -282,6 +282,7 @@ class Lifecycle(RuleBasedStateMachine):
         else:
             self.store.advance(step, allow)
             self.moved(item, event, due=due)
+            self.alerts += event is Event.FAIL  # a person hears of what the supervisor gave up
 
     @rule(number=pick, stale=st.booleans(), lease=st.integers(1, 3 * LEASE))
     def renew(self, number, stale, lease):
@@ -322,6 +323,7 @@ class Lifecycle(RuleBasedStateMachine):
                 assert event is Event.FAIL or handoff.attempt < handoff.max_attempts
                 self.store.advance(step, allow)
                 self.moved(item, event, due=due)
+                self.alerts += event is Event.FAIL
 
     @precondition(lambda self: self.on_disk)
     @rule(closes=st.booleans())

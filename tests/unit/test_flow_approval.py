@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from baton import Command, Limits, Relay
+from baton import Command, Handoff, Limits, Relay
 from baton.errors import ApprovalDenied
 from baton.testing import virtual
 
@@ -110,3 +110,39 @@ def test_the_first_request_may_need_an_approval_too(relay):
         return await relay.resume(begun.workflow_id)
 
     assert virtual.run(main()).output == "deployed 8"
+
+
+def test_the_limits_of_the_one_who_takes_the_work_hold_for_work_sent_from_elsewhere(tmp_path):
+    path = str(tmp_path / "team.db")
+    ran = []
+
+    async def main():
+        with Relay(path, limits=Limits(approve=("payout",))) as team, Relay(path) as shell:
+
+            @team.agent("clerk")
+            async def clerk(turn):
+                return Command(goto="payout")
+
+            @team.agent("payout")
+            async def payout(turn):
+                ran.append(turn.handoff.approved_by)
+                return "paid"
+
+            work = asyncio.ensure_future(team.work())
+            direct = shell.hand_off(Handoff(from_agent="user", to_agent="payout", task="pay 1"))
+            passed = shell.hand_off(Handoff(from_agent="user", to_agent="clerk", task="pay 2"))
+            async with asyncio.timeout(10):
+                asked = []
+                while len(asked) < 2:
+                    await team._crew.hub.changed(1, lambda: False)
+                    asked = [one for one in team.waiting() if one.to_agent == "payout"]
+                assert ran == []
+                for one in asked:
+                    shell.approve(one.id, by="ana")
+                while not (shell.store.returned(direct.id) and shell.store.returned(passed.id)):
+                    await team._crew.hub.changed(1, lambda: False)
+            work.cancel()
+            await asyncio.gather(work, return_exceptions=True)
+
+    asyncio.run(main())
+    assert ran == ["ana", "ana"]

@@ -1,10 +1,11 @@
 """P3, P10, C1, C10: ownership moves from one agent to the next, with the state."""
 
 import asyncio
+import time
 
 import pytest
 
-from baton import Command, Relay, Return
+from baton import Artifact, Command, HandoffFailed, Relay, Return, answer
 from baton.errors import Malformed, UnknownAgent
 from baton.protocol.results import Account, Updates
 
@@ -239,3 +240,35 @@ def test_each_agent_sees_its_own_run_in_concurrent_runs(relay):
         return await asyncio.gather(*(relay.run("a", f"task {n}") for n in range(20)))
 
     assert [r.output for r in asyncio.run(main())] == [f"task {n}" for n in range(20)]
+
+
+def test_a_returned_artifact_stays_inside_the_roots():
+    with Relay() as relay:
+        relay.agent("a")(lambda turn: answer("x", artifacts=(Artifact(id="1", path="../../etc/passwd"),)))
+        with pytest.raises(Malformed, match="artifact path"):
+            relay.run_sync("a", "work")
+
+
+def test_a_return_says_when_it_was_done_and_how_long_it_took():
+    with Relay() as relay:
+        relay.agent("a")(lambda turn: time.sleep(0.02) or "x")
+        done = relay.run_sync("a", "work").answer
+        assert done.duration_ms >= 20
+        assert done.audit.completion_time is not None
+
+
+def test_an_error_says_where_it_happened():
+    with Relay() as relay:
+
+        @relay.agent("a")
+        def broken(turn):
+            raise ValueError("boom")
+
+        with pytest.raises(HandoffFailed) as caught:
+            relay.run_sync("a", "work")
+        assert caught.value.result.answer.audit.notes.startswith("at test_flow_sequential.py:")
+
+
+def test_the_name_of_an_agent_cannot_be_left_out():
+    with Relay() as relay, pytest.raises(Malformed, match="with the name in parentheses"):
+        relay.agent(lambda turn: "x")

@@ -27,6 +27,7 @@ def test_the_order_at_the_claim():
         "seconds",
         "deadline",
         "risk",
+        "approved",
         "has_capacity",
         "rested",
         "reserve",

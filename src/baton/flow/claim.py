@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from baton.flow.crew import give_back, judge_claim
+from baton.flow.crew import give_back
 from baton.lifecycle import Event, State
 from baton.protocol.results import failed
 from baton.stores.base import Grant, Step
@@ -19,7 +19,7 @@ async def take(crew: Crew, handoff_id: str = "", agents: tuple[str, ...] = ()) -
     """Claim one handoff by id, or the next one for these agents."""
     claim = msgspec.structs.replace(crew.claim, id=handoff_id, agents=agents)
     grant = await crew.commit(
-        lambda: crew.store.claim(claim, judge_claim),
+        lambda: crew.store.claim(claim, crew.judge_claim),
         lambda grant: give_back(crew, grant.handoff if grant.won else None),
     )
     if grant.won and grant.handoff is not None:
@@ -27,7 +27,7 @@ async def take(crew: Crew, handoff_id: str = "", agents: tuple[str, ...] = ()) -
     return grant
 
 
-def answer(grant: Grant) -> Step | None:
+def answer(crew: Crew, grant: Grant) -> Step | None:
     """What follows from a claim that a guard did not let through; None where it only has to wait."""
     handoff, verdict = grant.handoff, grant.verdict
     if handoff is None or handoff.state is not State.OFFERED or verdict.error == "AtCapacity":
@@ -43,4 +43,8 @@ def answer(grant: Grant) -> Step | None:
             reason=verdict.reason,
             detail={"error": verdict.error},
         )
+    if verdict.kind == "ask":
+        patience = crew.settings.limits.approval_seconds
+        due = None if patience is None else crew.store.now() + int(patience * 1e6)
+        return Step(id=handoff.id, event=Event.ASK, expect=State.OFFERED, reason=verdict.reason, due_at=due)
     return None

@@ -15,6 +15,7 @@ from baton.errors import BatonError
 from baton.lifecycle import OPEN, Event, State
 from baton.protocol.codec import near
 from baton.protocol.context import Fetch, thaw_state
+from baton.protocol.handoff import SUPERVISOR
 from baton.protocol.limits import RISKS, Limits, tightest
 from baton.protocol.results import failed
 from baton.stores.base import Claim, Offer, Step
@@ -76,6 +77,7 @@ class Crew:
         self.holder = holder
         self.settings = settings
         self.nested = False
+        self._limits = (settings.limits, settings.limits)
         self.claim = Claim(holder=holder, lease=int(settings.lease * 1e6))
         self.agents: dict[str, Agent] = {}
         self.profiles: dict[str, Profile] = {}
@@ -93,6 +95,19 @@ class Crew:
     def fetch(self) -> Fetch:
         """How content is read by digest."""
         return self.store.fetch
+
+    def judge_offer(self, handoff: Handoff, facts: Facts, limits: Limits) -> Verdict:
+        """Whether this handoff may be made: within the workflow's limits, and those of who makes it."""
+        return guards.decide(guards.OFFER, handoff, facts, self._both(limits))
+
+    def judge_claim(self, handoff: Handoff, facts: Facts, limits: Limits) -> Verdict:
+        """Whether this handoff may be taken now: within the workflow's limits, and those of who takes it."""
+        return guards.decide(guards.CLAIM, handoff, facts, self._both(limits))
+
+    def _both(self, limits: Limits) -> Limits:
+        if limits is not self._limits[0]:
+            self._limits = (limits, within(limits, self.settings.limits))
+        return self._limits[1]
 
     def state(self, ref: str) -> Mapping[str, Any]:
         """Variables by digest; the newest are kept at hand."""
@@ -157,16 +172,6 @@ def objection(crew: Crew, verdict: Verdict, to_agent: str) -> str:
     return f"{verdict.reason}; {near(to_agent, [row.profile.agent_id for row in crew.store.agents()])}"
 
 
-def judge_offer(handoff: Handoff, facts: Facts, limits: Limits) -> Verdict:
-    """Whether this handoff may be made."""
-    return guards.decide(guards.OFFER, handoff, facts, limits)
-
-
-def judge_claim(handoff: Handoff, facts: Facts, limits: Limits) -> Verdict:
-    """Whether this handoff may be taken now."""
-    return guards.decide(guards.CLAIM, handoff, facts, limits)
-
-
 def give_back(crew: Crew, taken: Handoff | None) -> None:
     """A clean stop: work that was claimed here is offered again at once, and the attempt does not count."""
     if taken is None or taken.state is not State.CLAIMED or taken.holder != crew.holder:
@@ -180,7 +185,7 @@ def give_back(crew: Crew, taken: Handoff | None) -> None:
     crew.hub.notify()
 
 
-def call_off(crew: Crew, parent: Handoff, by: str = "supervisor") -> None:
+def call_off(crew: Crew, parent: Handoff, by: str = SUPERVISOR) -> None:
     """Cancel what an ended handoff had delegated: nobody waits for it any more."""
     why = f"the work that it was a part of was {parent.status}"
     for child in crew.store.find(workflow_id=parent.workflow_id, parent_id=parent.id, state=tuple(OPEN)):

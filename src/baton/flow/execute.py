@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from itertools import islice
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from baton.errors import BudgetExceeded, Fenced, HandoffFailed, HandoffsDisabled, NotAuthorised, Refused
+from baton.errors import BatonError, BudgetExceeded, Fenced, HandoffFailed, HandoffsDisabled, NotAuthorised, Refused
 from baton.flow.crew import Running
 from baton.flow.prepare import delegate, scoped
 from baton.guards.triggers import escalation
 from baton.lifecycle import State
 from baton.protocol import codec
-from baton.protocol.context import DEFAULT_TRANSFER, Message, merge, newest_first, select
+from baton.protocol.context import DEFAULT_TRANSFER, Message, merge, newest_first, select, summary
 from baton.protocol.handoff import HUMAN, Handoff, Requirement, Validation, fingerprint
 from baton.protocol.limits import micro
-from baton.protocol.results import Command, Defer, Escalate, Reject, Return, Updates, as_return, failed
+from baton.protocol.results import Account, Command, Defer, Escalate, Reject, Return, Updates, as_return, failed
 from baton.stores.base import Offer
 
 if TYPE_CHECKING:
@@ -58,8 +60,17 @@ class LiveTurn:
         if self._messages is None:
             context = self.handoff.context
             transfer = context.transfer or DEFAULT_TRANSFER[self.handoff.type]
-            self._messages = select(newest_first(context.history_ref, self._crew.fetch), transfer)
+            walk = newest_first(context.history_ref, self._crew.fetch)
+            self._messages = select(walk, transfer)
+            if transfer.transfer_mode == "summary" and (before := self._before(len(self._messages))):
+                self._messages.insert(0, before)
         return self._messages
+
+    def _before(self, crossed: int) -> Message | None:
+        """A summary of the conversation up to the messages that crossed."""
+        walk = newest_first(self.handoff.context.history_ref, self._crew.fetch)
+        root = self._crew.store.get(self.handoff.root_id)
+        return summary(islice(walk, crossed, None), root.task if root and root.id != self.handoff.id else "")
 
     @property
     def attempt(self) -> int:
@@ -171,9 +182,21 @@ async def execute(crew: Crew, handoff: Handoff, alone: str = "") -> Any:
         if len(crew.failures) > KEPT_FAILURES:  # a worker has nobody who asks for the cause
             crew.failures.pop(next(iter(crew.failures)))
         name = type(error).__name__
-        return failed(f"{name}: {error}", retryable=not isinstance(error, Refused | HandoffFailed))
+        said = failed(f"{name}: {error}", retryable=not isinstance(error, Refused | HandoffFailed))
+        return msgspec.structs.replace(said, audit=Account(notes=_place(error)))
     finally:
         crew.running.pop(handoff.id, None)
+
+
+def _place(error: BaseException) -> str:
+    """Where in the agent's own code it happened."""
+    trace = error.__traceback__
+    if trace is None or isinstance(error, BatonError):
+        return ""
+    while trace.tb_next is not None:
+        trace = trace.tb_next
+    code = trace.tb_frame.f_code
+    return f"at {PurePath(code.co_filename).name}:{trace.tb_lineno} in {code.co_name}"
 
 
 def _with_gains(value: Any, running: Running) -> Any:

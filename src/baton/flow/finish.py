@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from baton.errors import Malformed
-from baton.flow.crew import call_off, give_back, judge_claim, judge_offer, objection
-from baton.flow.prepare import advanced, follow
+from baton.flow.crew import call_off, give_back, objection
+from baton.flow.prepare import advanced, follow, placed
 from baton.flow.trigger import see
 from baton.lifecycle import Event, State
-from baton.protocol.codec import canonical, check
+from baton.protocol.codec import canonical, check, to_time
 from baton.protocol.context import Message
 from baton.protocol.results import Account, Command, Defer, Escalate, Reject, Result, Return, Updates, as_return, failed
 from baton.protocol.secrets import redact, redact_value
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from baton.stores.base import Moved
 
 replace = msgspec.structs.replace
+MILLISECOND = timedelta(milliseconds=1)
 
 
 def settle(crew: Crew, handoff: Handoff, value: Any) -> Step:
@@ -37,7 +39,7 @@ def settle(crew: Crew, handoff: Handoff, value: Any) -> Step:
     if isinstance(value, Defer):
         due = crew.store.now() + int(value.seconds * 1e6)
         return _step(handoff, Event.DEFER, reason=redact(value.reason), due_at=due, uncount=True)
-    result = _signed(handoff, as_return(value))
+    result = _signed(crew, handoff, as_return(value))
     if result.status in {"success", "partial"}:
         return _complete(crew, handoff, result)
     return fail(crew, handoff, result)
@@ -47,15 +49,18 @@ def _step(handoff: Handoff, event: Event, **fields: Any) -> Step:
     return Step(id=handoff.id, event=event, epoch=handoff.epoch, by=handoff.to_agent, **fields)
 
 
-def _signed(handoff: Handoff, result: Return) -> Return:
+def _signed(crew: Crew, handoff: Handoff, result: Return) -> Return:
     """The return with the supervisor's own entries; an agent cannot answer in another's name."""
     check(result.result.body, "the answer")
     body = redact_value(result.result.body)
+    now = to_time(crew.store.now())
     return replace(
         result,
         handoff_id=handoff.id,
         from_agent=handoff.to_agent,
         to_agent=handoff.from_agent,
+        duration_ms=(now - handoff.timestamp) // MILLISECOND,
+        audit=replace(result.audit, completion_time=now),
         result=replace(result.result, body=body) if body is not result.result.body else result.result,
         error=redact(result.error) if result.error else "",
     )
@@ -71,7 +76,8 @@ def _complete(crew: Crew, handoff: Handoff, result: Return) -> Step:
     context, blobs = advanced(crew, handoff, {}, _said(handoff, result))
     changed = redact_value(result.context_updates.variables_changed)
     canonical(changed, "variables_changed")
-    updates = replace(result.context_updates, variables_changed=changed)
+    made = placed(crew, result.context_updates.artifacts_produced)
+    updates = replace(result.context_updates, variables_changed=changed, artifacts_produced=made)
     result = replace(result, messages=(), context_updates=updates, history_ref=context.history_ref if blobs else "")
     return _step(handoff, Event.COMPLETE, result=result, blobs=blobs)
 
@@ -107,7 +113,7 @@ def _move(crew: Crew, handoff: Handoff, command: Command, done: Return | None) -
             "task": command.task,
         }
         result = Return(onward=onward, audit=Account(tokens_consumed=command.tokens))
-        return _complete(crew, handoff, _signed(handoff, result))
+        return _complete(crew, handoff, _signed(crew, handoff, result))
     said = _said(handoff, done) if done else []
     if not said and command.reason:
         said = [Message("assistant", command.reason, name=handoff.to_agent)]
@@ -115,7 +121,7 @@ def _move(crew: Crew, handoff: Handoff, command: Command, done: Return | None) -
     if done is None:
         body = Result(body=f"handed off to {command.goto}")
         done = Return(result=body, audit=Account(tokens_consumed=command.tokens))
-    result = replace(_signed(handoff, done), messages=(), context_updates=Updates(), to_agent=command.goto)
+    result = replace(_signed(crew, handoff, done), messages=(), context_updates=Updates(), to_agent=command.goto)
     then = follow(crew, handoff, command, command.goto, context, blobs)
     return _step(handoff, Event.COMPLETE, reason=then.handoff.reason, result=result, then=then)
 
@@ -123,7 +129,7 @@ def _move(crew: Crew, handoff: Handoff, command: Command, done: Return | None) -
 async def apply(crew: Crew, step: Step) -> Moved:
     """Commit a step and say so."""
     moved = await crew.commit(
-        lambda: crew.store.advance(step, judge_offer, judge_claim), lambda moved: give_back(crew, moved.then)
+        lambda: crew.store.advance(step, crew.judge_offer, crew.judge_claim), lambda moved: give_back(crew, moved.then)
     )
     if moved.verdict.kind != "refuse":
         crew.tell(moved.handoff.status, moved.handoff)
@@ -140,5 +146,5 @@ def refused(crew: Crew, handoff: Handoff, moved: Moved) -> Step:
     """The end of a handoff whose next one was refused."""
     verdict = moved.verdict
     reason = objection(crew, verdict, moved.then.to_agent if moved.then else "")
-    result = _signed(handoff, failed(f"{verdict.error}: {reason}", retryable=False))
+    result = _signed(crew, handoff, failed(f"{verdict.error}: {reason}", retryable=False))
     return _step(handoff, Event.FAIL, reason=reason, result=result)

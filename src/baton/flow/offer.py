@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from baton.flow.crew import give_back, judge_claim, judge_offer
+from baton.flow.crew import give_back
 from baton.lifecycle import State
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ async def make(crew: Crew, offer: Offer, *, take: bool = True) -> tuple[Handoff,
     if take and offer.handoff.to_agent in crew.agents:
         offer = msgspec.structs.replace(offer, take=crew.claim)
     handoff, verdict = await crew.commit(
-        lambda: crew.store.offer(offer, judge_offer, judge_claim),
+        lambda: crew.store.offer(offer, crew.judge_offer, crew.judge_claim),
         lambda made: give_back(crew, made[0] if made[0].id == offer.handoff.id else None),
     )
     made = handoff.id == offer.handoff.id

@@ -26,6 +26,7 @@ replace = msgspec.structs.replace
 
 def begin(crew: Crew, request: Handoff, limits: Limits, state: Mapping[str, Any] | None = None) -> Offer:
     """The first handoff of a workflow: a person's or program's request to an agent."""
+    request = checked(request)
     handoff_id = request.id or clock.new_id()
     workflow_id = request.workflow_id or clock.new_id()
     context = request.context
@@ -35,7 +36,7 @@ def begin(crew: Crew, request: Handoff, limits: Limits, state: Mapping[str, Any]
     variables = redact_value({**context.context_variables, **(state or {})})
     state_ref, values = freeze_state(variables)
     handoff = replace(
-        checked(request),
+        request,
         id=handoff_id,
         task=task,
         goal=redact(request.goal),

@@ -12,14 +12,14 @@ import msgspec
 
 from baton import guards
 from baton.errors import IllegalTransition
-from baton.flow.crew import call_off, judge_offer
+from baton.flow.crew import call_off
 from baton.guards import breaker
 from baton.guards.approval import approved
 from baton.guards.triggers import timeout
 from baton.lifecycle import Event, State
 from baton.protocol.audit import read_record
 from baton.protocol.codec import to_microseconds
-from baton.protocol.handoff import HUMAN
+from baton.protocol.handoff import HUMAN, SUPERVISOR
 from baton.protocol.results import failed
 from baton.routing.matching import alternatives
 from baton.stores import holder
@@ -70,7 +70,7 @@ def due_step(handoff: Handoff, facts: Facts) -> Step | None:
 
 
 def _step(handoff: Handoff, event: Event, **fields: object) -> Step:
-    return Step(id=handoff.id, event=event, seen=handoff, by="supervisor", **fields)  # type: ignore[arg-type]
+    return Step(id=handoff.id, event=event, seen=handoff, by=SUPERVISOR, **fields)  # type: ignore[arg-type]
 
 
 def _claimed(handoff: Handoff, facts: Facts) -> Step | None:
@@ -156,7 +156,7 @@ def sweep(crew: Crew) -> list[Step]:
     done = []
     for step in [*_orphans(crew), *_due(crew)]:
         try:
-            moved = store.advance(step, judge_offer)
+            moved = store.advance(step, crew.judge_offer)
         except IllegalTransition:
             continue  # somebody else moved it first
         if step.event is Event.MISS:

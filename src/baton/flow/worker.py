@@ -124,7 +124,7 @@ async def perform(crew: Crew, offered: Handoff, alone: str = "") -> Handoff | No
 
 async def _objected(crew: Crew, grant: Grant) -> bool:
     """Write down what a guard said to a claim; not where the work only has to wait for its agent."""
-    step = claim.answer(grant)
+    step = claim.answer(crew, grant)
     if step is None or grant.handoff is None:
         return False
     if grant.verdict.error == "BreakerOpen" and not recover.others(crew, grant.handoff):

@@ -56,6 +56,7 @@ CLAIM: tuple[Guard, ...] = (
     seconds,
     deadline,
     risk,
+    approved,
     has_capacity,
     rested,
     reserve,

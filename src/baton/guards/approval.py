@@ -9,7 +9,7 @@ from baton.protocol.limits import RISKS, Limits
 
 def approved(handoff: Handoff, _facts: Facts, limits: Limits) -> Verdict:
     """Wait for a person where `approve` names the receiver, or the risk is `approve_risk` or higher."""
-    if (not limits.approve and limits.approve_risk is None) or handoff.to_agent == HUMAN:
+    if (not limits.approve and limits.approve_risk is None) or handoff.to_agent == HUMAN or handoff.approved_by:
         return ALLOW
     if handoff.to_agent in limits.approve or "*" in limits.approve:
         return _ask(handoff, "approve", f"work for {handoff.to_agent}")

@@ -7,6 +7,7 @@ only what is new. Variables are stored as one canonical object in which large va
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
 from typing import Any, Literal, TypeVar
 
 import msgspec
@@ -22,6 +23,8 @@ T = TypeVar("T")
 
 LARGE = 512
 RECENT = 5
+SUMMARY = 10
+SUMMARY_LINE = 200
 MAX_STATE_KEYS = 1000
 RESERVED = ("context", "artifacts", "workflow_state", "metrics")
 
@@ -229,6 +232,20 @@ def select(messages: Iterable[Message], transfer: Transfer) -> list[Message]:
             results = []
     taken.reverse()
     return taken
+
+
+def summary(messages: Iterable[Message], request: str = "") -> Message | None:
+    """What went before, in a few lines taken from it: the request, and the newest messages, oldest first."""
+    lines = [f"- {message.name or message.role}: {_line(message)}" for message in islice(messages, SUMMARY)]
+    if not lines and not request:
+        return None
+    asked = [f"The request was: {' '.join(request.split())[:SUMMARY_LINE]}"] if request else []
+    return Message("user", "\n".join(["What went before, in short.", *asked, *reversed(lines)]), name="summary")
+
+
+def _line(message: Message) -> str:
+    said = message.content or ", ".join(f"called {call.name}" for call in message.tool_calls)
+    return " ".join(said.split())[:SUMMARY_LINE]
 
 
 def _allowed(message: Message, include: Include) -> Message | None:

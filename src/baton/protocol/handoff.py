@@ -16,6 +16,7 @@ from baton.protocol.limits import Autonomy, Budget, Risk, as_tokens
 SCHEMA_VERSION = 1
 USER = "user"
 HUMAN = "human"
+SUPERVISOR = "supervisor"
 
 Type = Literal["sequential", "delegation", "broadcast", "escalation"]
 OnTimeout = Literal["retry", "escalate", "fail"]
@@ -96,6 +97,7 @@ class Handoff(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, for
     reroutes: int = 0
     holder: str = ""
     due_at: codec.Time | None = None
+    approved_by: str = ""  # the person who let it start
     answer_id: str = ""  # on the first handoff of a line: the one that ended it
 
     @property
@@ -269,14 +271,14 @@ def _short_budget(value: Any) -> Any:
 
 SUPERVISED = (
     "id", "root_id", "line_id", "hop", "depth", "state", "attempt", "epoch", "reroutes", "holder", "due_at",
-    "answer_id", "warnings", "timestamp",
+    "answer_id", "approved_by", "warnings", "timestamp",
 )  # fmt: skip
 
 
 _decode = msgspec.json.Decoder(Handoff).decode
 _NAMES = (
     "id", "from_agent", "to_agent", "workflow_id", "conversation_id", "parent_id", "root_id", "line_id",
-    "key", "broadcast_group_id", "traceparent", "holder", "answer_id",
+    "key", "broadcast_group_id", "traceparent", "holder", "answer_id", "approved_by",
 )  # fmt: skip
 _CONTEXT_NAMES = ("task_id", "user_id", "correlation_id", "history_ref", "state_ref")
 _names_of = attrgetter(*_NAMES)

@@ -43,8 +43,8 @@ def read_profile(data: bytes | None) -> Profile | None:
 
 
 def stands(spec: Handoff, row: Any) -> Handoff:
-    """A handoff from its unchanging part and state, attempt, epoch, reroutes, holder, due_at, answer_id, to_agent."""
-    state, attempt, epoch, reroutes, holder, due_at, answer_id, to_agent = row
+    """A handoff from its unchanging part and the columns that change, in the order of the next line."""
+    state, attempt, epoch, reroutes, holder, due_at, answer_id, to_agent, approved_by = row
     return replace(
         spec,
         state=_STATES[state],
@@ -54,18 +54,20 @@ def stands(spec: Handoff, row: Any) -> Handoff:
         holder=holder or "",
         due_at=None if due_at is None else to_time(due_at),
         answer_id=answer_id or "",
+        approved_by=approved_by or "",
         to_agent=to_agent,
     )
 
 
 def read_handoff(row: Any) -> Handoff:
     """A handoff from its spec and the columns that `stands` takes."""
-    return stands(read_spec(row[0]), row[1:9])
+    return stands(read_spec(row[0]), row[1:10])
 
 
 def as_spec(handoff: Handoff) -> Handoff:
     """What of a handoff never changes; the rest lives in columns."""
-    return replace(handoff, state=State.OFFERED, attempt=0, epoch=0, reroutes=0, holder="", due_at=None, answer_id="")
+    plain: dict[str, Any] = {"holder": "", "due_at": None, "answer_id": "", "approved_by": ""}
+    return replace(handoff, state=State.OFFERED, attempt=0, epoch=0, reroutes=0, **plain)
 
 
 class Stand(msgspec.Struct, frozen=True):

@@ -11,7 +11,7 @@ from baton.lifecycle import AUDIT_NAME, ENDED, Event, State, after, legal
 from baton.protocol.audit import FENCED, INITIATED, LATE
 from baton.protocol.codec import canonical_record, digest, to_microseconds, to_time
 from baton.protocol.context import Blob
-from baton.protocol.handoff import HUMAN, Handoff, rank
+from baton.protocol.handoff import HUMAN, SUPERVISOR, Handoff, rank
 from baton.protocol.limits import micro
 from baton.protocol.results import failed
 from baton.stores.base import Claim, Grant, Moved, Offer, Step
@@ -86,7 +86,8 @@ class SqliteStore(Gathers):
         moment = to_time(facts.now)
         handoff = replace(handoff, state=state, timestamp=moment, warnings=warnings)
         self._put_blobs(offer.blobs)
-        records = [(INITIATED, Note(reason=handoff.reason, by=handoff.from_agent))]
+        gaps = {"warnings": list(warnings)} if warnings else {}
+        records = [(INITIATED, Note(reason=handoff.reason, by=handoff.from_agent, detail=gaps))]
         if state is not State.OFFERED:
             detail = {"limit": verdict.limit, "allowed": verdict.allowed, "error": verdict.error}
             records.append((_SAID[state], Note(reason=verdict.reason, detail=detail)))
@@ -207,7 +208,7 @@ class SqliteStore(Gathers):
             if step.epoch is not None and (handoff.epoch != step.epoch or handoff.state is not State.CLAIMED):
                 self._write_late(handoff, step, stand.audit_head)
             elif state is None or _outdated(step, handoff):
-                allowed = ", ".join(legal(handoff.state)) or "nothing, it has ended"
+                allowed = f"possible: {', '.join(legal(handoff.state))}" if legal(handoff.state) else "it has ended"
                 raise IllegalTransition(
                     f"handoff {step.id} is {handoff.state}: {step.event} is not possible; {allowed}"
                 )
@@ -267,6 +268,7 @@ class SqliteStore(Gathers):
             to_agent=step.to_agent or handoff.to_agent,
             attempt=attempt,
             reroutes=handoff.reroutes + (event is Event.REROUTE),
+            approved_by=(step.by or "person") if event is Event.APPROVE else handoff.approved_by,
             holder=holder,
             due_at=None if due_at is None else to_time(due_at),
         )
@@ -284,11 +286,12 @@ class SqliteStore(Gathers):
             (
                 state, moved.to_agent, attempt, moved.reroutes, holder or None, due_at,
                 stand.lease_until if remind else None, step.due_at if remind else None, remind, tokens, cost,
-                moved.answer_id or None, head, canonical_record(step.result) if step.result else None, moved.id,
+                moved.answer_id or None, moved.approved_by or None, head,
+                canonical_record(step.result) if step.result else None, moved.id,
             ),
         )  # fmt: skip
         self._settle_breakers(step, stand, now)
-        if state is State.PARKED:
+        if state is State.PARKED or (state is State.FAILED and step.by == SUPERVISOR):
             self._put_alert(moved.id, step.reason or "parked", now)
         if ends_line:
             self._end_line(moved, now)

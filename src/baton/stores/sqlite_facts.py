@@ -40,9 +40,9 @@ class Gathers(Reads):
         if spec is None:
             spec = read_spec(self._db.row(SQL["spec"], (handoff_id,))[0])
             self._keep_spec(spec)
-        audit_head, tokens_reserved, cost_reserved, tokens_spent, cost_spent, lease_until, breakers = row[8:]
+        audit_head, tokens_reserved, cost_reserved, tokens_spent, cost_spent, lease_until, breakers = row[9:]
         return Stand(
-            stands(spec, row[:8]),
+            stands(spec, row[:9]),
             audit_head,
             tokens_reserved,
             cost_reserved,

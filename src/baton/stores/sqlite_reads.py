@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 Setting = Literal["journal_mode", "synchronous", "user_version", "page_count", "page_size"]
 
 SQL = statements("sqlite.sql")
-_COLUMNS = "spec, state, attempt, epoch, reroutes, holder, due_at, answer_id, to_agent"
+_COLUMNS = "spec, state, attempt, epoch, reroutes, holder, due_at, answer_id, to_agent, approved_by"
 _FIND = {"id", "workflow_id", "parent_id", "line_id", "from_agent", "to_agent", "state", "holder"}
 _AUDIT = {"handoff_id", "task_id", "from_agent", "to_agent"}
 # Whatever type somebody gave a value in the file, reading its bytes does not fail.

@@ -44,6 +44,7 @@ CREATE TABLE handoff (
     cost_reserved   INTEGER NOT NULL DEFAULT 0,
     tokens_spent    INTEGER NOT NULL DEFAULT 0,
     cost_spent      INTEGER NOT NULL DEFAULT 0,
+    approved_by     TEXT,
     answer_id       TEXT,
     audit_head      TEXT NOT NULL,
     created_at      INTEGER NOT NULL,

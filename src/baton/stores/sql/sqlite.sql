@@ -59,7 +59,7 @@ UPDATE handoff SET lease_until = ?1, due_at = min(?1, coalesce(timeout_at, ?1))
  WHERE id = ?2 AND state = 'claimed' AND epoch = ?3;
 
 -- name: stand
-SELECT state, attempt, epoch, reroutes, holder, due_at, answer_id, to_agent, audit_head, tokens_reserved,
+SELECT state, attempt, epoch, reroutes, holder, due_at, answer_id, to_agent, approved_by, audit_head, tokens_reserved,
        cost_reserved, tokens_spent, cost_spent, lease_until, EXISTS (SELECT 1 FROM breaker)
   FROM handoff WHERE id = ?;
 
@@ -70,7 +70,7 @@ SELECT spec FROM handoff WHERE id = ?;
 UPDATE handoff SET state = ?1, to_agent = ?, attempt = ?, reroutes = ?, holder = ?, due_at = ?, lease_until = ?,
        timeout_at = ?, reminded = ?, tokens_reserved = iif(?1 = 'claimed', tokens_reserved, 0),
        cost_reserved = iif(?1 = 'claimed', cost_reserved, 0), tokens_spent = tokens_spent + ?,
-       cost_spent = cost_spent + ?, answer_id = ?, audit_head = ?, result = ?
+       cost_spent = cost_spent + ?, answer_id = ?, approved_by = ?, audit_head = ?, result = ?
  WHERE id = ?;
 
 -- name: settle
