@@ -35,6 +35,8 @@ async def billing(turn):
         await asyncio.sleep(60)
     if "wrong" in turn.task:
         raise ValueError("no such order")
+    if "nothing" in turn.task:
+        return None
     return f"refunded customer {turn.state.get('customer')}"
 """
 
@@ -108,6 +110,9 @@ def test_run_of_work_that_fails(baton):
     error = json.loads(done.stdout)
     assert (error["kind"], error["status"]) == ("HandoffFailed", "failed")
     assert "no such order" in done.stderr
+    err = baton("run", "--app", "shop:relay", "triage", "wrong").stderr
+    handoff = json.loads(baton("handoff", "list", "--state", "failed", "--json").stdout.splitlines()[0])
+    assert f"failed at agent billing; `baton handoff show {handoff['id'][:8]}`" in err
     assert baton("graph", error["workflow_id"]).returncode == 0
 
 
@@ -118,6 +123,37 @@ def test_run_times_out_and_is_resumed(baton, place):
     workflow = json.loads(baton("history", "--json").stdout)["workflow_id"]
     done = baton("run", "--app", "shop:relay", "--resume", workflow[:8])
     assert (done.returncode, done.stdout) == (0, "refunded customer None\n")
+
+
+def test_run_without_an_output(baton):
+    done = baton("run", "--app", "shop:relay", "billing", "nothing")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "no output\n")
+
+
+def test_an_interrupted_run_says_how_to_go_on(start, baton, place):
+    (place / "shop.py").write_text(SHOP.replace(".baton/baton.db", "team.db"))
+    begun = start("run", "--app", "shop:relay", "billing", "slow")
+    until((place / "begun").exists)
+    begun.send_signal(signal.SIGINT)
+    out, err = begun.communicate(timeout=30)
+    assert (begun.returncode, out) == (130, "")
+    workflow = json.loads(baton("history", "--store", "team.db", "--json").stdout)["workflow_id"]
+    resume = f"baton run --app shop:relay --resume {workflow[:8]}"
+    assert err == f"workflow {workflow}: not finished; `{resume}` goes on\n"
+    (place / "shop.py").write_text((place / "shop.py").read_text().replace("sleep(60)", "sleep(0)"))
+    assert baton(*resume.split()[1:]).stdout == "refunded customer None\n"
+
+
+def test_an_app_is_named_by_module_or_by_file(baton, place):
+    (place / "other").mkdir()
+    for app in ("shop", "shop.py", "./shop.py:relay", "../" + place.name + "/shop.py:relay"):
+        assert baton("run", "--app", app, "triage", "x").stdout == "refunded customer 42\n", app
+    assert baton("run", "--app", "../shop.py:relay", "triage", "x", cwd=place / "other").returncode == 0
+    for app, code in (("../shop", 2), ("../nowhere.py:relay", 1), ("shop:relay()", 2), (":relay", 2), (".shop", 2)):
+        done = baton("run", "--app", app, "triage", "x")
+        assert done.returncode == code, app
+        assert done.stderr.startswith(f"error: --app {app}: "), app
+        assert "shop:relay" in done.stderr, app
 
 
 def test_an_app_with_a_store_of_its_own_leaves_no_folder(baton, place):
@@ -137,6 +173,8 @@ def test_a_worker_answers_who_waits(baton, start):
     out, err = worker.communicate(timeout=30)
     assert worker.returncode == 0, err
     assert "completed" in out
+    assert "failed      user → billing  wrong" in out
+    assert "ValueError: no such order" in out
     assert out.endswith("stopped after 3 handoffs\n")
 
 
@@ -148,10 +186,24 @@ def test_a_stopped_worker_gives_its_work_back(baton, start, place):
     worker.terminate()
     out, err = worker.communicate(timeout=30)
     assert worker.returncode == 0, err
-    assert [json.loads(line)["event"] for line in out.splitlines()][-1] == "stopped"
+    assert json.loads(out.splitlines()[-1]) == {"event": "stopped", "handoffs": 0, "given_back": 1}
     with Relay(str(place / ".baton/baton.db")) as relay:
         handoff = relay.get(sent["id"])
     assert (handoff.status, handoff.attempt) == ("offered", 0)
+
+
+def test_a_worker_that_waits_for_a_thread_is_left_in_silence(baton, start, place):
+    code = "import time\nfrom baton import Relay\nrelay = Relay('.baton/baton.db')\n@relay.agent('billing')\n"
+    (place / "shop.py").write_text(f"{code}def billing(turn):\n    open('begun', 'w')\n    time.sleep(60)\n")
+    worker = start("worker", "--app", "shop:relay")
+    worker.stdout.readline()
+    baton("handoff", "send", "--to", "billing", "--task", "slow")
+    until((place / "begun").exists)
+    worker.send_signal(signal.SIGINT)
+    worker.stdout.readline()
+    assert worker.stdout.readline() == "stopped after 0 handoffs; 1 handoff given back unfinished\n"
+    until(lambda: worker.send_signal(signal.SIGINT) or worker.poll() is not None)
+    assert worker.stderr.read() == ""
 
 
 @pytest.fixture

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 import signal
 import sys
-from collections import Counter
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
@@ -16,42 +16,58 @@ import msgspec
 from baton import clock, config
 from baton.cli.call import Call, argument, verb
 from baton.cli.records import counted, full_id, lasting, record, route
-from baton.errors import BatonError, Malformed, NotFound
+from baton.errors import BatonError, Malformed, NotFound, TimedOut
 from baton.protocol import codec
 from baton.relay import Relay
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from baton.cli.screen import Screen
     from baton.protocol.handoff import Handoff
     from baton.relay import Result
 
-APP = argument("--app", required=True, metavar="MODULE:RELAY", help="your module and the Relay in it (default: relay)")
+UNWELCOME = {"failed", "deferred", "parked", "rejected", "refused", "cancelled"}
+APP = argument(
+    "--app", required=True, metavar="MODULE:RELAY", help="your module, or path/to/its.py, and the Relay in it"
+)
 
 
 def application(call: Call) -> Relay:
-    """Import the user's relay, with the working directory on the path."""
-    module, _, name = call.args.app.partition(":")
-    here = str(Path.cwd())
+    """Import the user's relay, with the working directory, or that of the named file, on the path."""
+    module, name, here = _named(call.args.app)
     if here not in sys.path:
         sys.path.insert(0, here)
     folder = Path(config.STORE).parent
     made = not folder.exists()
     try:
         folder.mkdir(mode=0o700, exist_ok=True)  # the app may keep its work in the default store
-        found = getattr(import_module(module.removesuffix(".py")), name or "relay", None)
+        found = getattr(import_module(module), name, None)
     except ModuleNotFoundError as error:
         raise NotFound(f"--app {call.args.app}: {error}; name a module that can be imported from {here}") from error
     finally:
         if made and not any(folder.iterdir()):
             folder.rmdir()
     if not isinstance(found, Relay):
-        raise Malformed(f"--app {call.args.app}: {name or 'relay'} is not a Relay there; write module:name of one")
+        raise Malformed(f"--app {call.args.app}: {name} is not a Relay there; write module:name of one")
     if call.args.store and call.args.store != found.store.url:
         found.close()
         raise Malformed(f"--store {call.args.store}: this app keeps its work in {found.store.url}; leave --store out")
+    if found.store.url != call.url:
+        call.screen.store = found.store.url  # hints lead to where the work is
     return found
+
+
+def _named(app: str) -> tuple[str, str, str]:
+    """Which module, which name in it, and the directory from which it is imported."""
+    module, _, name = app.partition(":")
+    here = Path.cwd()
+    if module.endswith(".py"):
+        file = Path(module).resolve()
+        if not file.is_file():
+            raise NotFound(f"--app {app}: {file} is not there; name your module and the Relay in it, as in shop:relay")
+        module, here = file.stem, file.parent
+    if not all(map(str.isidentifier, [*module.split("."), name or "relay"])):
+        raise Malformed(f"--app {app}: write module:name of a Relay, as in shop:relay or path/to/shop.py:relay")
+    return module, name or "relay", str(here)
 
 
 @verb(
@@ -65,7 +81,14 @@ def worker(call: Call) -> int:
     Ctrl-C or SIGTERM stops cleanly: what is under way is offered again at once, and the attempt does not count.
     """
     codec.bounded(call.args.slots, "--slots", 1, 1000)
-    return asyncio.run(_serve(call, application(call)))
+    code = asyncio.run(_serve(call, application(call)))
+    _let_go()
+    return code
+
+
+def _let_go() -> None:
+    """A function in a thread cannot be stopped: Python waits for it, and the next Ctrl-C ends that in silence."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 async def _serve(call: Call, relay: Relay) -> int:
@@ -74,37 +97,55 @@ async def _serve(call: Call, relay: Relay) -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
     screen = call.screen
-    seen: Counter[str] = Counter()
-    relay.listen(_teller(screen))
-    relay.listen(lambda event, _: seen.update([event]))
+    log = Log(screen, relay)
+    relay.listen(log.tell)
     screen.line(f"serving {', '.join(relay.names) or 'nobody'} from {relay.store.url}; Ctrl-C stops")
     screen.document({"event": "serving", "agents": relay.names, "store": relay.store.url})
     screen.flush()
     async with relay:
         await relay.work(stop, slots=call.args.slots)
-    screen.line(f"stopped after {counted(seen['accepted'], 'handoff')}")
-    screen.document({"event": "stopped", "handoffs": seen["accepted"]})
+        back = log.given_back()
+    more = f"; {counted(back, 'handoff')} given back unfinished" if back else ""
+    screen.line(f"stopped after {counted(log.finished, 'handoff')}{more}")
+    screen.document({"event": "stopped", "handoffs": log.finished, "given_back": back})
+    screen.flush()
     return 0
 
 
-def _teller(screen: Screen) -> Callable[[str, Handoff], None]:
-    begun: dict[tuple[str, int], float] = {}
+class Log:
+    """Tells what happens to the work of this process, and counts it."""
 
-    def tell(event: str, handoff: Handoff) -> None:
+    def __init__(self, screen: Screen, relay: Relay) -> None:
+        self._screen = screen
+        self._relay = relay
+        self._begun: dict[tuple[str, int], float] = {}
+        self.finished = 0
+
+    def tell(self, event: str, handoff: Handoff) -> None:
+        """One line for one event."""
         if event == "progress":
             return
         now = clock.monotonic()
         key = (handoff.id, handoff.epoch)
         if event == "accepted":
-            begun[key] = now
-        since = begun.pop(key, None) if event != "accepted" else None
+            self._begun[key] = now
+        since = self._begun.pop(key, None) if event != "accepted" else None
+        self.finished += since is not None and event != "late"
         took = f"  {lasting(now - since)}" if since is not None else ""
-        screen.line(f"{handoff.id[:8]}  {event:<10}  {route(handoff)}  {handoff.task[:80]}{took}", event)
-        screen.document({"event": event, "handoff": record(handoff)})
+        reason = self._reason(handoff) if event in UNWELCOME else ""
+        said = f"{handoff.id[:8]}  {event:<10}  {route(handoff)}  {handoff.task[:80]}{took}"
+        self._screen.line(f"{said}  {reason[:300]}".rstrip(), event)
+        self._screen.document({"event": event, "handoff": record(handoff), **({"reason": reason} if reason else {})})
         with suppress(BrokenPipeError):  # the work goes on when nobody reads
-            screen.flush()
+            self._screen.flush()
 
-    return tell
+    def _reason(self, handoff: Handoff) -> str:
+        """Why it did not go well, as its newest record says."""
+        return next((one.reason for one in self._relay.audit.query(handoff_id=handoff.id)[::-1] if one.reason), "")
+
+    def given_back(self) -> int:
+        """How many were under way when this process was told to stop, and are still to be done."""
+        return sum(not self._relay.get(handoff_id).ended for handoff_id, _ in self._begun)
 
 
 @verb(
@@ -122,31 +163,64 @@ def run(call: Call) -> int:
     if bool(args.resume) == bool(args.agent) or bool(args.agent) != bool(args.task):
         raise Malformed("baton run: give AGENT and TASK, or --resume WORKFLOW; --help shows an example")
     relay = application(call)
+    begun: list[str] = []
+    relay.listen(lambda _, one: begun.append(one.workflow_id) if not begun else None)
     if call.screen.tty and not call.screen.as_json:
         relay.listen(lambda event, one: call.screen.line(f"{event:<10}  {route(one)}  {one.task[:80]}", "dim"))
     try:
         result = asyncio.run(_run(call, relay))
-    except BatonError as error:
-        failed: Result | None = getattr(error, "result", None)
-        if failed is not None:
-            call.screen.hint(f"workflow {failed.workflow_id}: {failed.status}; `baton graph {failed.workflow_id[:8]}`")
-        raise
+    except (KeyboardInterrupt, TimedOut) as error:
+        if begun or args.resume:
+            _unfinished(call, relay, [*begun, args.resume][0])
+        if isinstance(error, TimedOut):
+            raise
+        _let_go()
+        return 130
     if call.screen.as_json:
         call.screen.document({**msgspec.structs.asdict(result), "handoffs": list(map(record, result.handoffs))})
         return 0
-    text = result.output if isinstance(result.output, str) else codec.canonical(result.output).decode()
-    call.screen.block(text, indent="")
+    if result.output is None:
+        call.screen.hint("no output")
+    else:
+        text = result.output if isinstance(result.output, str) else codec.canonical(result.output).decode()
+        call.screen.block(text, indent="")
     if result.status != "completed":
         call.screen.hint(f"workflow {result.workflow_id}: {result.status}")
     return 0
+
+
+def _unfinished(call: Call, relay: Relay, workflow: str) -> None:
+    if relay.store.on_disk:
+        again = f"`baton run --app {shlex.quote(call.args.app)} --resume {workflow[:8]}` goes on"
+    else:
+        again = "it was kept in memory only, and is gone"
+    call.screen.hint(f"workflow {workflow}: not finished; {again}")
 
 
 async def _run(call: Call, relay: Relay) -> Result:
     args = call.args
     seconds = codec.seconds(args.timeout, "--timeout") if args.timeout else None
     async with relay:
-        if args.resume:
-            return await relay.resume(full_id(relay, args.resume, "workflow"), timeout=seconds)
-        options: dict[str, Any] = {"conversation_id": args.conversation} if args.conversation else {}
-        task = sys.stdin.read() if args.task == "-" else args.task
-        return await relay.run(args.agent, task, timeout=seconds, **options)
+        try:
+            if args.resume:
+                return await relay.resume(full_id(relay, args.resume, "workflow"), timeout=seconds)
+            options: dict[str, Any] = {"conversation_id": args.conversation} if args.conversation else {}
+            task = sys.stdin.read() if args.task == "-" else args.task
+            return await relay.run(args.agent, task, timeout=seconds, **options)
+        except BatonError as error:
+            failed: Result | None = getattr(error, "result", None)
+            if failed is not None:
+                _failed(call, relay, failed)
+            raise
+
+
+def _failed(call: Call, relay: Relay, result: Result) -> None:
+    """Say whose work ended the workflow, and where more stands."""
+    flow = relay.store.workflow(result.workflow_id)
+    if flow is None:
+        return
+    root = relay.get(flow.root_id)
+    last = relay.get(root.answer_id) if root.answer_id else root
+    more = f"; `baton handoff show {last.id[:8]}`, `baton graph {result.workflow_id[:8]}`"
+    said = f"workflow {result.workflow_id}: {result.status} at agent {last.to_agent}"
+    call.screen.hint(said + (more if relay.store.on_disk else ""))
