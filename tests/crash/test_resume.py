@@ -250,6 +250,11 @@ def test_workers_killed_at_random_end_every_handoff_once(tmp_path, relay):
     terminal = {AUDIT_NAME[event] for row in TABLE.values() for event, state in row.items() if state in ENDED}
     made = []
 
+    def busy():
+        """A worker that holds work now, if any: only such a death proves anything."""
+        pids = {int(holder.split("/")[2]) for _, holder in relay.store.held()}
+        return next((one for one in workers if one.pid in pids), None)
+
     def ended_all():
         for one in relay.store.breakers():  # so many deaths in a row open them, for longer than a test may take
             relay.store.reset_breaker(one.subject)
@@ -261,12 +266,13 @@ def test_workers_killed_at_random_end_every_handoff_once(tmp_path, relay):
         try:
             until(lambda: len(marks(tmp_path, "ready")) >= 3, "three workers")
             while kills < 20:
-                made += [
-                    relay.hand_off(Handoff(from_agent="user", to_agent="short", task=f"{len(made)}"), limits=limits)
-                    for _ in range(4)
-                ]
-                time.sleep(chance.uniform(0.01, 0.12))
-                victim = workers.pop(0)
+                victim = None if kills % 2 else workers[0]
+                while victim is None:
+                    request = Handoff(from_agent="user", to_agent="short", task=f"{len(made)}")
+                    made.append(relay.hand_off(request, limits=limits))
+                    time.sleep(chance.uniform(0.0, 0.02))
+                    victim = busy()
+                workers.remove(victim)
                 names.add(victim.pid)
                 kill(victim)
                 kills += 1
@@ -277,14 +283,15 @@ def test_workers_killed_at_random_end_every_handoff_once(tmp_path, relay):
             for worker in workers:
                 worker.kill()
                 worker.wait()
-    assert (kills, len(names), len(made)) == (20, 20, 80)
+    assert (kills, len(names)) == (20, 20)
+    assert len(made) >= 10
     for one in made:
         ended = relay.get(one.id)
         events = [r.event_type for r in relay.audit.query(handoff_id=one.id)]
         assert sum(event in terminal for event in events) == 1, events
         assert events[-1] in {"completed", "failed"}
         assert len(marks(tmp_path, f"short-{one.id}")) <= ended.attempt <= one.max_attempts
-    assert any(r.event_type == "reclaimed" for r in relay.audit.query(to_agent="short"))
+    assert sum(r.event_type == "reclaimed" for r in relay.audit.query(to_agent="short")) >= 5
     assert relay.audit.verify().ok
 
 
