@@ -374,15 +374,30 @@ def test_audit_query_verify_and_export(sent, documents, baton, place):
     assert baton("audit", "verify", "nowhere")[0] == 1
 
 
-def test_a_changed_trail_is_broken(sent, documents, place):
+def unsealed():
+    """A record whose process died before it sealed."""
+    relay = Relay(STORE)
+    relay.hand_off(Handoff(from_agent="user", to_agent="billing", task="x"))
+    relay.store.close()
+
+
+def test_verify_seals_what_is_good(sent, documents, baton):
+    assert "no record yet" in baton("audit", "verify")[2]
+    sent()
+    unsealed()
+    assert "records 1 to 2 in 2 segments, 0 not sealed yet" in baton("audit", "verify")[1]
+
+
+def test_a_changed_trail_is_broken(team, documents, place):
     import apsw
 
-    sent()
+    unsealed()
     database = apsw.Connection(str(place / STORE))
     database.execute("UPDATE audit SET record = CAST(replace(CAST(record AS TEXT), 'user', 'evil') AS BLOB)")
     database.close()
-    [report] = documents("audit", "verify", code=3)
-    assert report["ok"] is False
+    for _ in range(2):
+        [report] = documents("audit", "verify", code=3)
+        assert report["ok"] is False
     checks = {one["name"]: one for one in documents("doctor", code=3)[0]["checks"]}
     assert checks["audit"]["ok"] is False
 
@@ -420,7 +435,36 @@ def test_stats(place, documents, baton):
     assert "triage → billing" in {one["name"] for one in found["routes"]}
     assert found["workflows"][0]["handoffs"] == 3
     assert (found["workflows"][0]["tokens"], found["loops_caught"]) == (100, 0)
-    assert "clerk\t1\t100%\t100\t0.25" in baton("stats")[1]
+    _, out, err = baton("stats")
+    assert "\nagents\nNAME\tHANDOFFS\tSUCCESS\tTOKENS\tMONEY\n" in out
+    assert "clerk\t1\t100%\t100\t0.25" in out
+    assert err == ""
+
+
+@pytest.mark.parametrize("verb", ["history", "handoff list", "agents list", "audit query"])
+def test_a_pipe_gets_data_and_the_names_of_the_columns_beside_it(verb, sent, baton):
+    sent()
+    _, out, err = baton(*verb.split())
+    columns = err.splitlines()[0].removeprefix("columns: ").split(", ")
+    assert {len(line.split("\t")) for line in out.splitlines()} == {len(columns)}
+    assert not any(name in out for name in columns)
+
+
+def test_an_offer_to_nobody_makes_no_agent(place, documents, baton):
+    workflow = worked(place)
+    code, _, err = baton("handoff", "send", "--to", "nobody", "--task", "x")
+    assert code == 1
+    assert "`baton agents register nobody`" in err
+    assert "start its worker first: `baton worker --app …`" in err
+    assert documents("graph")[0]["workflow_id"] == workflow
+    [found] = documents("stats")
+    assert found["handoffs"]["by_state"] == {"completed": 3, "refused": 1}
+    assert "nobody" not in json.dumps(found)
+
+
+def test_only_offers_to_nobody_are_still_drawn(baton):
+    baton("handoff", "send", "--to", "nobody", "--task", "x")
+    assert "nobody  refused" in baton("graph")[1]
 
 
 def test_graph(place, documents, baton):

@@ -51,7 +51,7 @@ def test_an_error_is_one_line(capsys):
 
 def test_tables_into_a_pipe_are_whole_and_tab_separated(capsys):
     Screen(as_json=False).table(("A", "B"), [("x" * 300, "a\tb")])
-    assert capsys.readouterr().out == "x" * 300 + "\ta\\tb\n"
+    assert capsys.readouterr() == ("x" * 300 + "\ta\\tb\n", "columns: A, B\n")
 
 
 def test_tables_for_a_person_fit_the_terminal_and_align_wide_letters():

@@ -7,7 +7,7 @@ from pathlib import Path
 from baton.cli.call import Call, argument, verb
 from baton.cli.records import full_id
 from baton.cli.show import empty
-from baton.errors import NotFound
+from baton.errors import NotFound, StoreError
 
 
 @verb(
@@ -52,15 +52,28 @@ def audit_query(call: Call) -> int:
     examples=("baton audit verify", "baton audit verify core/logs/shop/handoff-audit"),
 )
 def audit_verify(call: Call) -> int:
-    """Check that no record was changed, removed, moved or cut off. Exit 3 when the trail is broken."""
+    """Check that no record was changed, removed, moved or cut off. Exit 3 when the trail is broken.
+
+    What is good and not sealed yet, as after a crash, is sealed then, so that it cannot be cut off unseen.
+    """
     if call.args.path and not Path(call.args.path).exists():
         raise NotFound(f"{call.args.path}: not there; name a directory or file that `baton audit export` wrote")
-    report = call.relay().audit.verify(call.args.path, deep=call.args.deep)
+    audit = call.relay().audit
+    report = audit.verify(call.args.path, deep=call.args.deep)
+    if report.ok and report.unsealed and not call.args.path:
+        try:
+            audit.seal()
+        except StoreError as error:
+            call.screen.hint(f"not sealed: {error}")
+        else:
+            report = audit.verify(deep=call.args.deep)
     call.screen.document({"ok": report.ok, "report": report})
     for number, text in enumerate(str(report).splitlines()):
         call.screen.line(text, ("good" if report.ok else "bad") if number == 0 else "")
     if not report.ok:
         call.screen.hint("stop the writers, keep a copy of the file, and compare with the newest export or backup")
+    elif not report.records and not report.unsealed:
+        call.screen.hint("there is no record yet")
     return 0 if report.ok else 3
 
 

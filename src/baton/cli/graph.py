@@ -9,12 +9,15 @@ from baton.cli.records import counted, find, full_id
 from baton.cli.screen import safe
 from baton.cli.show import empty
 from baton.errors import NotFound
+from baton.lifecycle import State
+from baton.protocol.handoff import HUMAN
 
 if TYPE_CHECKING:
     from baton.protocol.handoff import Handoff
     from baton.relay import Relay
 
 LABEL = 60
+LOOK_BACK = 20  # how many offers to nobody the newest workflow may hide behind
 
 
 @verb(
@@ -45,8 +48,11 @@ def graph(call: Call) -> int:
 
 def _workflow(relay: Relay, given: str | None) -> str:
     if given is None:
-        newest = relay.store.workflows(limit=1)
-        return newest[0].id if newest else ""
+        newest = relay.store.workflows(limit=LOOK_BACK)
+        known = {HUMAN, *(row.profile.agent_id for row in relay.store.agents())}
+        roots = ((one.id, relay.get(one.root_id)) for one in newest)
+        begun = (flow for flow, root in roots if root.to_agent in known or root.state is not State.REFUSED)
+        return next(begun, newest[0].id if newest else "")
     try:
         return full_id(relay, given, "workflow")
     except NotFound:

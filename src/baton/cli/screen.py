@@ -89,6 +89,7 @@ class Screen:
         self.as_json = as_json
         self.store = store  # as it was named on the command line
         self.tty = sys.stdout.isatty()
+        self._named: Sequence[str] = ()
         self.colour = self.tty and not as_json and config.coloured()
         self.width = get_terminal_size().columns
 
@@ -143,11 +144,24 @@ class Screen:
                 print(_json(codec.plain(value)))
 
     def table(self, head: Sequence[str], rows: Iterable[Sequence[object]], records: Iterable[Any] = ()) -> None:
-        """Columns for a person, tab-separated values for a pipe, JSON Lines for a program."""
+        """Columns for a person, tab-separated values for a pipe, JSON Lines for a program.
+
+        A pipe gets data only: what the columns are called is said beside it, as a hint.
+        """
         if self.as_json:
             self.records(records)
             return
-        for text in self.drawn(head, rows):
+        lines = list(self.drawn(head, rows))
+        if lines and not self.tty and self._named != head:
+            self.hint(f"columns: {', '.join(head)}")
+            self._named = head
+        for text in lines:
+            print(text)
+
+    def part(self, title: str, head: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+        """One of several tables of a report, which is read by people in a pipe too."""
+        self.heading(title)
+        for text in self.drawn(head, rows if self.tty else [head, *rows]):
             print(text)
 
     def drawn(self, head: Sequence[str], rows: Iterable[Sequence[object]]) -> Iterable[str]:

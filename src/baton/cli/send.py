@@ -13,7 +13,7 @@ import msgspec
 from baton import clock, errors
 from baton.cli.call import Call, argument, verb
 from baton.cli.records import moved, next_step, record
-from baton.errors import Malformed, TimedOut, Unfinished
+from baton.errors import Malformed, TimedOut, Unfinished, UnknownAgent
 from baton.lifecycle import State
 from baton.protocol import codec
 from baton.protocol.artifacts import Artifact, inside
@@ -72,7 +72,10 @@ def handoff_send(call: Call) -> int:
     request = _request(call)
     limits = Limits(approve=("*",)) if call.args.approval else None
     relay = call.relay(create=True)
-    made = relay.hand_off(request, limits=limits)
+    try:
+        made = relay.hand_off(request, limits=limits)
+    except UnknownAgent as error:
+        raise UnknownAgent(f"{error}; or start its worker first: `baton worker --app …` registers its agents") from None
     if call.args.wait is None:
         moved(call.screen, made, made.task)
         return 0

@@ -13,7 +13,8 @@ from baton.cli.call import Call, argument, verb
 from baton.cli.records import counted, lasting, money
 from baton.cli.show import empty
 from baton.cli.upkeep import breaker_record
-from baton.lifecycle import ENDED
+from baton.lifecycle import ENDED, State
+from baton.protocol.handoff import HUMAN
 from baton.protocol.limits import MILLION
 
 if TYPE_CHECKING:
@@ -61,6 +62,10 @@ def collect(relay: Relay, workflows: int = 10) -> dict[str, Any]:
         states[state] += count
     accept, end, loops = _times(_records(relay))
     now = relay.store.now()
+    known = {HUMAN, *(row.profile.agent_id for row in relay.store.agents())}
+    # An offer to a name that nobody registered was refused: it counts, but there is no such agent.
+    usage = [row for row in usage if row[1] in known or row[2] != State.REFUSED]
+    known.update(row[1] for row in usage)
     return {
         "handoffs": {"total": sum(states.values()), "by_state": dict(states)},
         "latency": {"to_accept": _spread(accept), "to_end": _spread(end)},
@@ -72,7 +77,7 @@ def collect(relay: Relay, workflows: int = 10) -> dict[str, Any]:
                 "handoffs": one.handoffs + 1,
                 "tokens": one.tokens_spent,
                 "cost": one.cost_spent / MILLION,
-                "agents": one.agents,
+                "agents": [name for name in one.agents if name in known],
             }
             for one in relay.store.workflows(limit=workflows)
         ],
@@ -139,7 +144,6 @@ def _print(screen: Screen, found: dict[str, Any]) -> None:
     total = f"{found['handoffs']['total']}: {states}"
     screen.fields([("handoffs", total), *latency, ("loops caught", str(found["loops_caught"]))])
     for title, key in (("agents", "agents"), ("routes", "routes")):
-        screen.heading(title)
         rows = [
             (
                 one["name"],
@@ -150,8 +154,7 @@ def _print(screen: Screen, found: dict[str, Any]) -> None:
             )
             for one in found[key]
         ]
-        screen.table(("NAME", "HANDOFFS", "SUCCESS", "TOKENS", "MONEY"), rows)
-    screen.heading("newest workflows")
+        screen.part(title, ("NAME", "HANDOFFS", "SUCCESS", "TOKENS", "MONEY"), rows)
     short = 8 if screen.tty else None
     flows = [
         (
@@ -163,8 +166,7 @@ def _print(screen: Screen, found: dict[str, Any]) -> None:
         )
         for one in found["workflows"]
     ]
-    screen.table(("WORKFLOW", "HANDOFFS", "TOKENS", "MONEY", "AGENTS"), flows)
+    screen.part("newest workflows", ("WORKFLOW", "HANDOFFS", "TOKENS", "MONEY", "AGENTS"), flows)
     if found["breakers"]:
-        screen.heading("breakers")
         rested = [(one["subject"], one["state"], one["failure"], one["failures"]) for one in found["breakers"]]
-        screen.table(("SUBJECT", "STATE", "FAILURE", "IN A ROW"), rested)
+        screen.part("breakers", ("SUBJECT", "STATE", "FAILURE", "IN A ROW"), rested)
