@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from baton import Defer, Fenced, HandoffFailed, Relay, clock
+from baton import Defer, Fenced, HandoffFailed, Profile, Reject, Relay, clock
 from baton.errors import TimedOut
 from baton.protocol.handoff import Handoff, ReturnProtocol
 from baton.testing import virtual
@@ -391,3 +391,16 @@ def test_work_that_must_not_be_repeated_goes_to_a_person_instead(relay):
 
     (parked,) = virtual.run(main())
     assert (parked.status, started) == ("parked", [1])
+
+
+def test_what_a_receiver_said_is_kept_with_its_estimate():
+    with Relay() as relay:
+        relay.store.register(Profile(agent_id="a"))
+        work = relay.hand_off(Handoff(from_agent="user", to_agent="a", task="work"))
+        assert relay.acceptance(work.id) is None
+        taken = relay.claim("a", estimate=90).handoff
+        said = relay.acceptance(work.id)
+        assert (said.status, said.reason) == ("accepted", "")
+        assert (said.estimated_completion - said.acknowledged_at).total_seconds() == pytest.approx(90, abs=1)
+        relay.give_back(taken.id, Reject("not my trade"), epoch=taken.epoch)
+        assert relay.acceptance(work.id).reason == "not my trade"

@@ -131,6 +131,13 @@ class Acceptance(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
             _because(self.reason, "acceptance")
 
 
+ACCEPTANCES: dict[str, Literal["accepted", "rejected", "deferred"]] = {
+    "accepted": "accepted",
+    "rejected": "rejected",
+    "deferred": "deferred",
+}
+
+
 def _because(reason: str, what: str) -> None:
     if not codec.text(reason, f"{what}.reason").strip():
         raise Malformed(f"{what}.reason: empty; say why, so that the sender can choose what to do")

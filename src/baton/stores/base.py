@@ -46,6 +46,7 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     agents: tuple[str, ...] = ()
     id: str = ""
     lease: int = 60_000_000
+    estimate: int | None = None  # when the work will probably be done
 
 
 class Offer(msgspec.Struct, frozen=True, kw_only=True):
@@ -106,6 +107,7 @@ class Entry(msgspec.Struct, frozen=True):
     digest: str
 
 
+Setting = Literal["journal_mode", "synchronous", "user_version", "page_count", "page_size"]
 Kind = Literal["handoff", "workflow", "conversation", "alert"]
 Row = tuple[int, bytes, bytes, bytes]  # an audit row as `verify` reads it: place, handoff, record, digest
 
@@ -170,6 +172,7 @@ class Store(Claims, Protocol):
     def find(self, *, limit: int = 1000, newest: bool = False, **where: Any) -> list[Handoff]: ...
     def returned(self, handoff_id: str) -> Return | None: ...
     def starting(self, prefix: str, of: Kind = "handoff", limit: int = 10) -> list[str]: ...
+    def setting(self, name: Setting) -> Any: ...
     def usage(self) -> list[tuple[str, str, str, int, int, int]]: ...
     def workflow(self, workflow_id: str) -> Workflow | None: ...
     def workflows(self, *, conversation_id: str = "", limit: int = 100) -> list[Workflow]: ...

@@ -9,7 +9,7 @@ from baton.guards import breaker
 from baton.guards.base import ALLOW
 from baton.lifecycle import AUDIT_NAME, ENDED, Event, State, after, legal
 from baton.protocol.audit import FENCED, INITIATED, LATE
-from baton.protocol.codec import canonical_record, digest, to_microseconds, to_time
+from baton.protocol.codec import canonical_record, digest, iso, to_microseconds, to_time
 from baton.protocol.context import Blob
 from baton.protocol.handoff import HUMAN, SUPERVISOR, Handoff, rank
 from baton.protocol.limits import micro
@@ -181,7 +181,9 @@ class SqliteStore(Gathers):
             holder=claim.holder,
             due_at=to_time(due),
         )
-        detail = {"warnings": list(verdict.warnings)} if verdict.warnings else {}
+        detail: dict[str, Any] = {"warnings": list(verdict.warnings)} if verdict.warnings else {}
+        if claim.estimate is not None:
+            detail["estimated_completion"] = iso(claim.estimate)
         note = Note(by=claim.holder, detail=detail)
         head = self._put_audit(taken, to_time(facts.now), [("accepted", note)], head)
         reserve = (verdict.reserve_tokens, verdict.reserve_cost)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -11,7 +11,7 @@ from baton.errors import Conflict, Malformed, NotFound
 from baton.guards.base import Breaker
 from baton.protocol.codec import canonical_record
 from baton.protocol.results import Return
-from baton.stores.base import AgentRow, Alert, Entry, Kind, Row, Segment, Workflow
+from baton.stores.base import AgentRow, Alert, Entry, Kind, Row, Segment, Setting, Workflow
 from baton.stores.connection import Database, Durability, statements
 from baton.stores.rows import read_agents, read_handoff, read_limits, read_profile
 
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from baton.protocol.handoff import Handoff
     from baton.protocol.profile import Profile
 
-Setting = Literal["journal_mode", "synchronous", "user_version", "page_count", "page_size"]
 
 SQL = statements("sqlite.sql")
 _COLUMNS = "spec, state, attempt, epoch, reroutes, holder, due_at, answer_id, to_agent, approved_by"

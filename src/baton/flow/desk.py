@@ -1,0 +1,147 @@
+"""What people, shells and programs do with single handoffs: take, answer, approve, call off, look."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from baton.errors import NotFound, named
+from baton.flow import finish
+from baton.flow.crew import call_off
+from baton.lifecycle import Event, State
+from baton.protocol.handoff import HUMAN, Handoff
+from baton.protocol.results import ACCEPTANCES, Acceptance, Defer, Reject, as_return, failed
+from baton.protocol.secrets import redact
+from baton.stores.base import Claim, Grant, Step
+
+if TYPE_CHECKING:
+    from baton.flow.crew import Crew
+    from baton.stores.base import Alert, Store
+    from baton.stores.trail import AuditTrail
+
+
+class Desk:
+    """The part of a relay that handles one handoff at a time."""
+
+    store: Store
+    audit: AuditTrail
+    _crew: Crew
+
+    def claim(
+        self,
+        agent: str,
+        *,
+        handoff_id: str = "",
+        holder: str = "",
+        lease: float | None = None,
+        estimate: float | None = None,
+    ) -> Grant:
+        """Take the next work of an agent, or one handoff, for this process or for somebody who outlives it.
+
+        `lease` is how long the claim holds, `estimate` how long the work will probably take. Seconds.
+        """
+        wanted = Claim(
+            holder=holder or self._crew.holder,
+            id=handoff_id,
+            agents=(agent,),
+            lease=int((lease or self._crew.settings.lease) * 1e6),
+            estimate=None if estimate is None else self.store.now() + int(estimate * 1e6),
+        )
+        return self.store.claim(wanted, self._crew.judge_claim)
+
+    def give_back(self, handoff_id: str, value: Any, *, epoch: int | None = None, by: str = "") -> Handoff:
+        """Answer a handoff: a return or content, a Command, Reject or Defer; a stale epoch is refused."""
+        handoff = self.get(handoff_id)
+        if handoff.state is State.OFFERED and epoch is None and isinstance(value, Reject | Defer):
+            step = finish.settle(self._crew, handoff, value)
+            return self._apply(msgspec.structs.replace(step, epoch=None, expect=State.OFFERED, by=by or step.by))
+        if handoff.state is not State.CLAIMED and epoch is None:
+            return self._answer_for_person(handoff, value, by)
+        step = finish.settle(self._crew, handoff, value)
+        return self._apply(msgspec.structs.replace(step, epoch=handoff.epoch if epoch is None else epoch))
+
+    def _answer_for_person(self, handoff: Handoff, value: Any, by: str) -> Handoff:
+        """A person answers work that was offered to people, or that is parked."""
+        answer = msgspec.structs.replace(as_return(value), handoff_id=handoff.id, from_agent=by or HUMAN)
+        if handoff.state is State.OFFERED:
+            grant = self.store.claim(Claim(holder=f"person:{by or HUMAN}", id=handoff.id), self._crew.judge_claim)
+            if not grant.won or grant.handoff is None:
+                raise named(grant.verdict.error, grant.verdict.reason or "somebody else was faster")
+            step = finish.settle(self._crew, grant.handoff, answer)
+            moved = self._apply(msgspec.structs.replace(step, by=by))
+        else:
+            event = Event.COMPLETE if answer.status in {"success", "partial"} else Event.FAIL
+            moved = self._apply(Step(id=handoff.id, event=event, by=by, result=answer, reason="a person answered"))
+        for alert in self.store.alerts():
+            if alert.subject == handoff.id:
+                self.store.resolve_alert(alert.id, by or HUMAN)
+        return moved
+
+    def approve(self, handoff_id: str, *, by: str, reason: str = "") -> Handoff:
+        """Let a waiting handoff go on."""
+        due = self.store.now() + int(self._crew.settings.limits.ack_seconds * 1e6)
+        return self._apply(Step(id=handoff_id, event=Event.APPROVE, by=by, reason=reason, due_at=due))
+
+    def deny(self, handoff_id: str, *, by: str, reason: str = "") -> Handoff:
+        """Refuse a waiting handoff for good."""
+        result = failed(f"ApprovalDenied: {by} said no{f': {reason}' if reason else ''}", retryable=False)
+        return self._apply(Step(id=handoff_id, event=Event.DENY, by=by, reason=reason, result=result))
+
+    def cancel(self, handoff_id: str, *, by: str = "", reason: str = "") -> Handoff:
+        """Call a handoff off, with what it delegated; who works on it is told, and the answer is not applied."""
+        result = failed(f"Cancelled: {reason or f'called off by {by or HUMAN}'}", retryable=False)
+        step = Step(id=handoff_id, event=Event.CANCEL, by=by, reason=reason, result=result)
+        moved = self._apply(step)
+        call_off(self._crew, moved, by)
+        return moved
+
+    def reroute(self, handoff_id: str, to_agent: str, *, by: str = "", reason: str = "") -> Handoff:
+        """Give rejected or parked work to another agent."""
+        due = self.store.now() + int(self._crew.settings.limits.ack_seconds * 1e6)
+        step = Step(id=handoff_id, event=Event.REROUTE, by=by, reason=reason, to_agent=to_agent, due_at=due)
+        return self._apply(step)
+
+    def _apply(self, step: Step) -> Handoff:
+        step = msgspec.structs.replace(step, reason=redact(step.reason))
+        moved = self.store.advance(step, self._crew.judge_offer)
+        if moved.verdict.kind == "refuse":
+            raise named(moved.verdict.error, moved.verdict.reason)
+        self._crew.tell(moved.handoff.status, moved.handoff)
+        self._crew.hub.notify()
+        return moved.handoff
+
+    def get(self, handoff_id: str) -> Handoff:
+        """One handoff as it stands."""
+        found = self.store.get(handoff_id)
+        if found is None:
+            raise NotFound(f"handoff {handoff_id}: not in this store; `baton handoff list` shows what is")
+        return found
+
+    def acceptance(self, handoff_id: str) -> Acceptance | None:
+        """What the receiver said last: accepted, rejected or deferred, when, and until when it will take."""
+        said = [one for one in self.audit.query(handoff_id=handoff_id) if one.event_type in ACCEPTANCES]
+        if not said:
+            return None
+        last = said[-1]
+        done = last.detail.get("estimated_completion")
+        return Acceptance(
+            status=ACCEPTANCES[last.event_type],
+            reason=last.reason,
+            acknowledged_at=last.timestamp,
+            estimated_completion=datetime.fromisoformat(done) if done else None,
+        )
+
+    def history(self, conversation_id: str) -> list[Handoff]:
+        """All handoffs of a conversation, in order."""
+        return self.store.find(conversation_id=conversation_id)
+
+    def waiting(self) -> list[Handoff]:
+        """What waits for a person: approvals, questions, and work that nobody could do."""
+        asked = self.store.find(state=State.OFFERED, to_agent=HUMAN)
+        return [*self.store.find(state=(State.WAITING, State.PARKED)), *asked]
+
+    def alerts(self) -> list[Alert]:
+        """What people should look at."""
+        return self.store.alerts()
