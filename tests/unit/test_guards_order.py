@@ -24,6 +24,7 @@ def test_the_order_at_the_offer():
 
 def test_the_order_at_the_claim():
     assert [guard.__name__ for guard in CLAIM] == [
+        "attempts",
         "seconds",
         "deadline",
         "risk",

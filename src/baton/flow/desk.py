@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from baton.errors import NotFound, named
+from baton.errors import Malformed, NotFound, named
 from baton.flow import finish
 from baton.flow.crew import call_off
 from baton.lifecycle import Event, State
 from baton.protocol.handoff import HUMAN, Handoff
-from baton.protocol.results import ACCEPTANCES, Acceptance, Defer, Reject, as_return, failed
+from baton.protocol.results import ACCEPTANCES, Acceptance, Defer, Reject, as_return, checked, failed
 from baton.protocol.secrets import redact
 from baton.stores.base import Claim, Grant, Step
 
@@ -57,14 +57,16 @@ class Desk:
         if handoff.state is State.OFFERED and epoch is None and isinstance(value, Reject | Defer):
             step = finish.settle(self._crew, handoff, value)
             return self._apply(msgspec.structs.replace(step, epoch=None, expect=State.OFFERED, by=by or step.by))
-        if handoff.state is not State.CLAIMED and epoch is None:
+        if epoch is None and (handoff.state is State.PARKED or handoff.to_agent == HUMAN):
             return self._answer_for_person(handoff, value, by)
+        if epoch is None and handoff.holder != self._crew.holder:
+            raise Malformed(f"handoff {handoff_id}: give the epoch of the claim that this answers, as claim() gave it")
         step = finish.settle(self._crew, handoff, value)
         return self._apply(msgspec.structs.replace(step, epoch=handoff.epoch if epoch is None else epoch))
 
     def _answer_for_person(self, handoff: Handoff, value: Any, by: str) -> Handoff:
         """A person answers work that was offered to people, or that is parked."""
-        answer = msgspec.structs.replace(as_return(value), handoff_id=handoff.id, from_agent=by or HUMAN)
+        answer = msgspec.structs.replace(checked(as_return(value)), handoff_id=handoff.id, from_agent=by or HUMAN)
         if handoff.state is State.OFFERED:
             grant = self.store.claim(Claim(holder=f"person:{by or HUMAN}", id=handoff.id), self._crew.judge_claim)
             if not grant.won or grant.handoff is None:
@@ -81,6 +83,8 @@ class Desk:
 
     def approve(self, handoff_id: str, *, by: str, reason: str = "") -> Handoff:
         """Let a waiting handoff go on."""
+        if not by.strip():
+            raise Malformed("approve: say who approves (by=)")
         due = self.store.now() + int(self._crew.settings.limits.ack_seconds * 1e6)
         return self._apply(Step(id=handoff_id, event=Event.APPROVE, by=by, reason=reason, due_at=due))
 

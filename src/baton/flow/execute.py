@@ -175,17 +175,24 @@ async def execute(crew: Crew, handoff: Handoff, alone: str = "") -> Any:
         return failed("CancelledError: raised by the agent itself; nobody called the work off")
     except Fenced:
         raise
-    except Exception as error:  # noqa: BLE001 - whatever an agent raises is its answer
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever an agent raises is its answer
         if running.escalated:
             return Escalate(running.escalated)
         crew.failures[handoff.id] = error
         if len(crew.failures) > KEPT_FAILURES:  # a worker has nobody who asks for the cause
             crew.failures.pop(next(iter(crew.failures)))
         name = type(error).__name__
-        said = failed(f"{name}: {error}", retryable=not isinstance(error, Refused | HandoffFailed))
+        said = failed(f"{name}: {_told(error)}", retryable=not isinstance(error, Refused | HandoffFailed))
         return msgspec.structs.replace(said, audit=Account(notes=_place(error)))
     finally:
         crew.running.pop(handoff.id, None)
+
+
+def _told(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001 - an agent's own exception may not even tell what it is
+        return "(it cannot say why)"
 
 
 def _place(error: BaseException) -> str:

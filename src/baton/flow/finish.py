@@ -14,7 +14,19 @@ from baton.flow.trigger import see
 from baton.lifecycle import Event, State
 from baton.protocol.codec import canonical, check, to_time
 from baton.protocol.context import Message
-from baton.protocol.results import Account, Command, Defer, Escalate, Reject, Result, Return, Updates, as_return, failed
+from baton.protocol.results import (
+    Account,
+    Command,
+    Defer,
+    Escalate,
+    Reject,
+    Result,
+    Return,
+    Updates,
+    as_return,
+    checked,
+    failed,
+)
 from baton.protocol.secrets import redact, redact_value
 from baton.stores.base import Step
 
@@ -39,7 +51,7 @@ def settle(crew: Crew, handoff: Handoff, value: Any) -> Step:
     if isinstance(value, Defer):
         due = crew.store.now() + int(value.seconds * 1e6)
         return _step(handoff, Event.DEFER, reason=redact(value.reason), due_at=due, uncount=True)
-    result = _signed(crew, handoff, as_return(value))
+    result = _signed(crew, handoff, replace(checked(as_return(value)), onward={}))
     if result.status in {"success", "partial"}:
         return _complete(crew, handoff, result)
     return fail(crew, handoff, result)

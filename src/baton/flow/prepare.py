@@ -11,7 +11,7 @@ from baton import clock
 from baton.errors import Malformed
 from baton.protocol.artifacts import Artifact, inside
 from baton.protocol.context import Blob, Context, Message, append, freeze_state, merge
-from baton.protocol.handoff import USER, Handoff, ReturnProtocol, checked, fingerprint
+from baton.protocol.handoff import SUPERVISED, USER, Handoff, ReturnProtocol, checked, fingerprint
 from baton.protocol.limits import as_budget, smaller
 from baton.protocol.secrets import redact, redact_value
 from baton.stores.base import Offer, Workflow
@@ -26,7 +26,7 @@ replace = msgspec.structs.replace
 
 def begin(crew: Crew, request: Handoff, limits: Limits, state: Mapping[str, Any] | None = None) -> Offer:
     """The first handoff of a workflow: a person's or program's request to an agent."""
-    request = checked(request)
+    request = checked(from_outside(request))
     handoff_id = request.id or clock.new_id()
     workflow_id = request.workflow_id or clock.new_id()
     context = request.context
@@ -63,6 +63,15 @@ def begin(crew: Crew, request: Handoff, limits: Limits, state: Mapping[str, Any]
     return Offer(handoff=handoff, fingerprint=fingerprint(handoff), blobs=[*messages, *values], workflow=flow)
 
 
+def from_outside(request: Handoff) -> Handoff:
+    """A request without what only the supervisor writes: it begins a workflow and answers nobody's delegation."""
+    return replace(request, **_UNWRITTEN)
+
+
+_PLAIN = Handoff(from_agent="", to_agent="")
+_UNWRITTEN = {name: getattr(_PLAIN, name) for name in (*SUPERVISED, "parent_id", "key") if name != "id"}
+
+
 def request(to_agent: str, task: str, **fields: Any) -> Handoff:
     """A request as a record, with what is not named at its default."""
     try:
@@ -73,8 +82,13 @@ def request(to_agent: str, task: str, **fields: Any) -> Handoff:
 
 def redacted(message: Message) -> Message:
     """A message without secrets."""
-    content = redact(message.content)
-    return message if content is message.content else replace(message, content=content)
+    content, reasoning = redact(message.content), message.reasoning and redact(message.reasoning)
+    if message.tool_calls:
+        calls = tuple(replace(call, arguments=redact(call.arguments)) for call in message.tool_calls)
+        return replace(message, content=content, reasoning=reasoning, tool_calls=calls)
+    if content is message.content and reasoning is message.reasoning:
+        return message
+    return replace(message, content=content, reasoning=reasoning)
 
 
 def follow(crew: Crew, before: Handoff, command: Command, to_agent: str, context: Context, blobs: list[Blob]) -> Offer:

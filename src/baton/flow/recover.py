@@ -106,7 +106,7 @@ def _late(handoff: Handoff, facts: Facts, why: str) -> Step:
         due = facts.now + int(facts.backoff * 2 ** (handoff.attempt - 1) * 1e6)
         return _step(handoff, Event.RETRY, reason=error, cause="timeout", result=result, due_at=due)
     if policy == "escalate":
-        if facts.others and facts.repeatable:
+        if facts.others and facts.repeatable and handoff.attempt < handoff.max_attempts:
             to_agent, due = facts.others[0], facts.now + facts.ack
             return _step(handoff, Event.ESCALATE, reason=error, cause="timeout", to_agent=to_agent, due_at=due)
         return _step(handoff, Event.PARK, reason=f"{error}; a person has to decide", cause="timeout", result=result)
@@ -137,6 +137,9 @@ def _last_moment(handoff: Handoff) -> float:
 
 
 def _rejected(handoff: Handoff, facts: Facts) -> Step | None:
+    if handoff.attempt >= handoff.max_attempts:
+        why = f"max_attempts {handoff.max_attempts} are used up"
+        return _step(handoff, Event.PARK, reason=f"{handoff.to_agent} does not take it; {why}; a person has to decide")
     if facts.others and handoff.reroutes < facts.max_reroutes:
         to_agent = facts.others[0]
         why = f"{handoff.to_agent} does not take it; {to_agent} can"

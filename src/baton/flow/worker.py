@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from baton.errors import Fenced, Held, IllegalTransition, NotFound, named
+from baton.errors import Fenced, Held, IllegalTransition, NotFound, StoreError, named
 from baton.flow import claim, execute, finish, offer, recover
 from baton.flow.crew import give_back, objection
 from baton.guards.base import Verdict
@@ -157,7 +157,7 @@ async def work(crew: Crew, taken: Handoff, alone: str = "") -> Handoff | None:
                 value = failed(error, retryable=False)
             try:
                 moved = await finish.apply(crew, finish.settle(crew, taken, value))
-            except Fenced:
+            except (Fenced, StoreError):
                 raise
             except Exception as error:  # noqa: BLE001 - whatever cannot be stored is a failed answer
                 result = failed(f"{type(error).__name__}: {error}", retryable=False)
@@ -165,7 +165,8 @@ async def work(crew: Crew, taken: Handoff, alone: str = "") -> Handoff | None:
         except Fenced:
             crew.tell("late", taken)
             return None
-        except asyncio.CancelledError:
+        except BaseException:
+            # Also a full disk: the work is not failed, it waits for a store that takes its answer.
             give_back(crew, taken)
             raise
         if moved.verdict.kind != "refuse":

@@ -27,7 +27,7 @@ from baton.guards.breaker import rested
 from baton.guards.budget import affordable, reserve
 from baton.guards.capability import available, capable, registered
 from baton.guards.capacity import has_capacity
-from baton.guards.limits import agents, deadline, depth, handoffs, seconds
+from baton.guards.limits import agents, attempts, deadline, depth, handoffs, seconds
 from baton.guards.loops import loop
 from baton.protocol.handoff import Handoff
 from baton.protocol.limits import Limits
@@ -53,6 +53,7 @@ OFFER: tuple[Guard, ...] = (
 )
 
 CLAIM: tuple[Guard, ...] = (
+    attempts,
     seconds,
     deadline,
     risk,

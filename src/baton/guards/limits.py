@@ -84,3 +84,14 @@ def deadline(handoff: Handoff, facts: Facts, _limits: Limits) -> Verdict:
 
 def _refusal(limit: str, hit: str, cure: str, allowed: str) -> Verdict:
     return Verdict("refuse", f"{limit}: {hit}; {cure}", "LimitExceeded", limit, allowed)
+
+
+def attempts(handoff: Handoff, _facts: Facts, _limits: Limits) -> Verdict:
+    """Refuse one more try when `max_attempts` are used up, over all paths: retries, reroutes and escalations."""
+    if handoff.attempt < handoff.max_attempts:
+        return ALLOW
+    reason = (
+        f"max_attempts: {handoff.to_agent} would be try {handoff.attempt + 1} of {handoff.max_attempts}; "
+        "look at what failed, then send it again, with a higher max_attempts if it may be repeated"
+    )
+    return Verdict("refuse", reason, "LimitExceeded", "max_attempts", f"{handoff.max_attempts} tries")

@@ -270,7 +270,7 @@ class SqliteStore(Gathers):
             to_agent=step.to_agent or handoff.to_agent,
             attempt=attempt,
             reroutes=handoff.reroutes + (event is Event.REROUTE),
-            approved_by=(step.by or "person") if event is Event.APPROVE else handoff.approved_by,
+            approved_by=step.by if event is Event.APPROVE else "" if step.to_agent else handoff.approved_by,
             holder=holder,
             due_at=None if due_at is None else to_time(due_at),
         )
