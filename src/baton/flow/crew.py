@@ -55,13 +55,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 class Running:
     """One claim that this process works on."""
 
-    __slots__ = ("artifacts", "cost", "epoch", "escalated", "gained", "lost", "note", "task", "tokens")
+    __slots__ = ("artifacts", "cost", "epoch", "escalated", "gained", "lost", "note", "overspent", "task", "tokens")
 
     def __init__(self, epoch: int, task: asyncio.Task[Any] | None) -> None:
         self.epoch = epoch
         self.task = task
         self.lost = ""
         self.escalated = ""
+        self.overspent = ""
         self.tokens = 0
         self.cost = 0
         self.gained: dict[str, Any] = {}  # by the work that was delegated
@@ -83,6 +84,7 @@ class Crew:
         self.profiles: dict[str, Profile] = {}
         self.running: dict[str, Running] = {}
         self.listeners: list[Callable[[str, Handoff], None]] = []
+        self.delegating: set[str] = set()
         self.failures: dict[str, BaseException] = {}
         self.seal: Callable[[], int] = lambda: 0
         self.minders: WeakKeyDictionary[asyncio.AbstractEventLoop, Any] = WeakKeyDictionary()

@@ -5,12 +5,22 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from itertools import islice
+from math import ceil, isfinite
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from baton.errors import BatonError, BudgetExceeded, Fenced, HandoffFailed, HandoffsDisabled, NotAuthorised, Refused
+from baton.errors import (
+    BatonError,
+    BudgetExceeded,
+    Fenced,
+    HandoffFailed,
+    HandoffsDisabled,
+    Malformed,
+    NotAuthorised,
+    Refused,
+)
 from baton.flow.crew import Running
 from baton.flow.prepare import delegate, scoped
 from baton.guards.triggers import escalation
@@ -18,7 +28,7 @@ from baton.lifecycle import State
 from baton.protocol import codec
 from baton.protocol.context import DEFAULT_TRANSFER, Message, merge, newest_first, select, summary
 from baton.protocol.handoff import HUMAN, Handoff, Requirement, Validation, fingerprint
-from baton.protocol.limits import micro
+from baton.protocol.limits import MILLION
 from baton.protocol.results import Account, Command, Defer, Escalate, Reject, Return, Updates, as_return, failed
 from baton.stores.base import Offer
 
@@ -95,14 +105,17 @@ class LiveTurn:
     async def charge(self, tokens: int = 0, cost: float = 0.0) -> None:
         """Count what the work used; raises BudgetExceeded when the workflow cannot afford it."""
         store, handoff, running = self._crew.store, self.handoff, self._running
-        spent = micro(cost) or 0
+        if type(tokens) is not int or not isfinite(cost):
+            raise Malformed(f"charge: {tokens!r} tokens, {cost!r} of money; give a whole number and a finite amount")
+        spent = ceil(cost * MILLION)
         if not await self._crew.write(lambda: store.spend(handoff.id, handoff.epoch, tokens, spent)):
             flow = store.workflow(handoff.workflow_id)
             limits = flow.limits if flow else self._crew.settings.limits
-            raise BudgetExceeded(
+            running.overspent = (
                 f"workflow {handoff.workflow_id}: max_tokens {limits.max_tokens}, max_cost {limits.max_cost}; used "
                 f"{flow.tokens_spent if flow else 0} tokens; stop with a partial result, or raise the limit"
             )
+            raise BudgetExceeded(running.overspent)
         running.tokens, running.cost = running.tokens + tokens, running.cost + spent
         profile = self._crew.profiles[handoff.to_agent]
         if trigger := escalation(profile, handoff.audit.risk_level, running.tokens, running.cost):
@@ -120,6 +133,7 @@ class LiveTurn:
         if not self._crew.settings.handoffs or self.alone:
             raise HandoffsDisabled(f"{self.handoff.to_agent} works alone: {self.alone or 'handoffs are off'}")
         self._asked += 1
+        self._crew.delegating.add(self.handoff.id)
         key = key or f"{self._asked}:{codec.digest(codec.canonical([to, task]))[:16]}"
         names, update = options.pop("capabilities", ()), options.pop("update", {})
         share = options.pop("share", None)
@@ -129,7 +143,14 @@ class LiveTurn:
         shared = {name: value for name, value in self.state.items() if share is None or name in share}
         context, blobs = scoped(self.handoff, {**shared, **update}, task)
         child = msgspec.structs.replace(child, context=context)
-        answer = await self._crew.entrust(Offer(handoff=child, fingerprint=fingerprint(child), blobs=blobs))
+        answer = await self._crew.entrust(
+            Offer(
+                handoff=child,
+                fingerprint=fingerprint(child),
+                blobs=blobs,
+                parent_epoch=self.handoff.epoch,
+            )
+        )
         updates = answer.context_updates
         if updates.variables_changed:
             self._running.gained = merge(self._running.gained, updates.variables_changed)
@@ -164,6 +185,8 @@ async def execute(crew: Crew, handoff: Handoff, alone: str = "") -> Any:
         value = await crew.agents[handoff.to_agent].run(turn)
         if running.escalated:
             return Escalate(running.escalated)
+        if running.overspent and not (isinstance(value, Return) and value.status != "success"):
+            return failed(f"BudgetExceeded: {running.overspent}", retryable=False)
         return _with_gains(value, running) if running.gained or running.artifacts else value
     except asyncio.CancelledError:
         if running.lost and running.task is not None:

@@ -145,7 +145,8 @@ async def apply(crew: Crew, step: Step) -> Moved:
     )
     if moved.verdict.kind != "refuse":
         crew.tell(moved.handoff.status, moved.handoff)
-    if moved.handoff.state is State.FAILED:
+    if moved.handoff.id in crew.delegating and moved.handoff.ended:
+        crew.delegating.discard(moved.handoff.id)
         call_off(crew, moved.handoff)
     if moved.then is not None:
         crew.tell("initiated", moved.then)

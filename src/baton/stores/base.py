@@ -56,6 +56,7 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True):
     fingerprint: str
     blobs: Sequence[Blob] = ()
     workflow: Workflow | None = None  # given with the first handoff of a workflow
+    parent_epoch: int | None = None  # the claim under which a part is delegated; an older one may not any more
     take: Claim | None = None  # who takes it at once if the guards of a claim agree
 
 

@@ -11,11 +11,12 @@ import msgspec
 
 from baton.lifecycle import State
 from baton.protocol.audit import AuditRecord, Snapshot, write_record
-from baton.protocol.codec import to_time
+from baton.protocol.codec import canonical_record, to_time
 from baton.protocol.handoff import Handoff
 from baton.protocol.limits import Limits
 from baton.protocol.profile import Profile
 from baton.protocol.results import Return
+from baton.protocol.secrets import redact_bytes
 
 if TYPE_CHECKING:
     from baton.stores.base import Step
@@ -128,4 +129,10 @@ def record(handoff: Handoff, moment: datetime, event: str, note: Note | Step, pr
             previous=previous,
         )
     )
+    data = redact_bytes(data)
     return data, sha256(data).digest()
+
+
+def written(value: msgspec.Struct) -> bytes:
+    """A record as bytes without secrets, in whatever field they stood."""
+    return redact_bytes(canonical_record(value))

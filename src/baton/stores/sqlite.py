@@ -16,7 +16,7 @@ from baton.protocol.limits import micro
 from baton.protocol.results import failed
 from baton.stores.base import Claim, Grant, Moved, Offer, Step
 from baton.stores.connection import statements
-from baton.stores.rows import Note, Stand, as_spec, read_limits, record, replace
+from baton.stores.rows import Note, Stand, as_spec, read_limits, record, replace, written
 from baton.stores.sqlite_facts import Gathers, first_due, timeout_at
 
 if TYPE_CHECKING:
@@ -54,6 +54,8 @@ class SqliteStore(Gathers):
         with self._db:
             if (existing := self._existing(offer)) is not None:
                 return existing, ALLOW
+            if offer.parent_epoch is not None:
+                self._hold(offer.handoff.parent_id, offer.parent_epoch)
             now = self.now()
             if offer.workflow is not None:
                 flow, agents = offer.workflow, canonical_record([offer.handoff.to_agent]).decode()
@@ -63,6 +65,11 @@ class SqliteStore(Gathers):
             judged = self._facts(offer.handoff, now, bytes.fromhex(offer.fingerprint))
             verdict = decide(offer.handoff, *judged)
             return self._make(offer, judged, verdict, accept), verdict
+
+    def _hold(self, handoff_id: str, epoch: int) -> None:
+        parent = self._stand(handoff_id).handoff
+        if parent.state is not State.CLAIMED or parent.epoch != epoch:
+            raise Fenced(f"handoff {handoff_id}: claim {epoch} is no longer current; it cannot delegate any more")
 
     def _existing(self, offer: Offer) -> Handoff | None:
         handoff = offer.handoff
@@ -122,7 +129,7 @@ class SqliteStore(Gathers):
                 handoff.id, handoff.workflow_id, handoff.parent_id or None, handoff.key or None, handoff.line_id,
                 handoff.from_agent, handoff.to_agent, handoff.state, rank(handoff.priority),
                 bytes.fromhex(offer.fingerprint), None if handoff.due_at is None else to_microseconds(handoff.due_at),
-                made.head, facts.now, canonical_record(spec), canonical_record(answer) if answer else None,
+                made.head, facts.now, written(spec), written(answer) if answer else None,
                 handoff.answer_id or None, handoff.attempt, handoff.epoch, handoff.holder or None, made.lease_until,
                 made.timeout_at, made.tokens, made.cost,
             ),
@@ -227,12 +234,12 @@ class SqliteStore(Gathers):
             return False
         stored = self._db.row("SELECT result FROM handoff WHERE id = ?", (handoff.id,))[0]
         # A person or the supervisor may have ended it in another way meanwhile.
-        return bool(stored == (canonical_record(step.result) if step.result else None))
+        return bool(stored == (written(step.result) if step.result else None))
 
     def _write_late(self, handoff: Handoff, step: Step, previous: str) -> None:
         detail: dict[str, Any] = {"event": step.event.value, "epoch": step.epoch}
         if step.result is not None:
-            data = canonical_record(step.result)
+            data = written(step.result)
             blob = Blob(digest(data), data)
             self._put_blobs([blob])
             detail["result"] = blob.digest
@@ -289,7 +296,7 @@ class SqliteStore(Gathers):
                 state, moved.to_agent, attempt, moved.reroutes, holder or None, due_at,
                 stand.lease_until if remind else None, step.due_at if remind else None, remind, tokens, cost,
                 moved.answer_id or None, moved.approved_by or None, head,
-                canonical_record(step.result) if step.result else None, moved.id,
+                written(step.result) if step.result else None, moved.id,
             ),
         )  # fmt: skip
         self._settle_breakers(step, stand, now)

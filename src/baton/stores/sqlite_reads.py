@@ -9,11 +9,10 @@ import msgspec
 from baton import clock
 from baton.errors import Conflict, Malformed, NotFound
 from baton.guards.base import Breaker
-from baton.protocol.codec import canonical_record
 from baton.protocol.results import Return
 from baton.stores.base import AgentRow, Alert, Entry, Kind, Row, Segment, Setting, Workflow
 from baton.stores.connection import Database, Durability, statements
-from baton.stores.rows import read_agents, read_handoff, read_limits, read_profile
+from baton.stores.rows import read_agents, read_handoff, read_limits, read_profile, written
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -162,7 +161,7 @@ class Reads:
     def register(self, profile: Profile) -> None:
         """Put an agent into the registry, or replace its profile."""
         with self._db:
-            self._db.execute(SQL["put_agent"], (profile.agent_id, canonical_record(profile), self.now()))
+            self._db.execute(SQL["put_agent"], (profile.agent_id, written(profile), self.now()))
 
     def seen(self, agents: Sequence[str]) -> None:
         """Note that a worker for these agents is there."""
