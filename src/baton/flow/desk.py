@@ -15,6 +15,7 @@ from baton.protocol.handoff import HUMAN, Handoff
 from baton.protocol.results import ACCEPTANCES, Acceptance, Defer, Reject, as_return, checked, failed
 from baton.protocol.secrets import redact
 from baton.stores.base import Claim, Grant, Step
+from baton.stores.holder import LEASED
 
 if TYPE_CHECKING:
     from baton.flow.crew import Crew
@@ -43,7 +44,7 @@ class Desk:
         `lease` is how long the claim holds, `estimate` how long the work will probably take. Seconds.
         """
         wanted = Claim(
-            holder=holder or self._crew.holder,
+            holder=holder or (self._crew.holder if lease is None else self._crew.holder + LEASED),
             id=handoff_id,
             agents=(agent,),
             lease=int((lease or self._crew.settings.lease) * 1e6),
@@ -59,7 +60,7 @@ class Desk:
             return self._apply(msgspec.structs.replace(step, epoch=None, expect=State.OFFERED, by=by or step.by))
         if epoch is None and (handoff.state is State.PARKED or handoff.to_agent == HUMAN):
             return self._answer_for_person(handoff, value, by)
-        if epoch is None and handoff.holder != self._crew.holder:
+        if epoch is None and handoff.holder.removesuffix(LEASED) != self._crew.holder:
             raise Malformed(f"handoff {handoff_id}: give the epoch of the claim that this answers, as claim() gave it")
         step = finish.settle(self._crew, handoff, value)
         return self._apply(msgspec.structs.replace(step, epoch=handoff.epoch if epoch is None else epoch))

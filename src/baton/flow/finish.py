@@ -13,7 +13,7 @@ from baton.flow.prepare import advanced, follow, placed
 from baton.flow.trigger import see
 from baton.lifecycle import Event, State
 from baton.protocol.codec import canonical, check, to_time
-from baton.protocol.context import Message
+from baton.protocol.context import Message, merge
 from baton.protocol.results import (
     Account,
     Command,
@@ -88,6 +88,7 @@ def _complete(crew: Crew, handoff: Handoff, result: Return) -> Step:
     context, blobs = advanced(crew, handoff, {}, _said(handoff, result))
     changed = redact_value(result.context_updates.variables_changed)
     canonical(changed, "variables_changed")
+    merge(crew.state(handoff.context.state_ref), changed)  # refuses what could not be merged later
     made = placed(crew, result.context_updates.artifacts_produced)
     updates = replace(result.context_updates, variables_changed=changed, artifacts_produced=made)
     result = replace(result, messages=(), context_updates=updates, history_ref=context.history_ref if blobs else "")

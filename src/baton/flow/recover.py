@@ -44,6 +44,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     timeout_at: int | None = None
     reminded: bool = False
     others: tuple[str, ...] = ()  # who could take the work instead, best first
+    alive: bool = False  # the process that holds it certainly lives; however slow, nobody works beside it
     attended: bool = False  # a worker of its receiver was seen lately
     rests: bool = False  # whether a breaker rejected it that is still open
     rested: bool = False  # or one that lets a probe through again
@@ -76,7 +77,7 @@ def _step(handoff: Handoff, event: Event, **fields: object) -> Step:
 def _claimed(handoff: Handoff, facts: Facts) -> Step | None:
     if trigger := timeout(handoff, facts.timeout_at, facts.now):
         return _late(handoff, facts, trigger.reason)
-    if facts.lease_until is not None and facts.now >= facts.lease_until:
+    if facts.lease_until is not None and facts.now >= facts.lease_until and not facts.alive:
         return reclaim(handoff, facts, "its lease is over and was not renewed")
     return None
 
@@ -200,6 +201,9 @@ def _due(crew: Crew) -> list[Step]:
 
 def _look_later(store: Store, handoff: Handoff, facts: Facts) -> None:
     """Nothing to decide: somebody works on it, or nobody else could; then a person hears of it once."""
+    if handoff.state is State.CLAIMED:
+        _stuck(store, handoff, facts)
+        return
     last = _last_moment(handoff)
     ends = None if last == float("inf") else int(last)
     if handoff.state is State.OFFERED and handoff.to_agent != HUMAN and not facts.attended:
@@ -208,6 +212,21 @@ def _look_later(store: Store, handoff: Handoff, facts: Facts) -> None:
             store.raise_alert(handoff.id, f"{handoff.to_agent} does not acknowledge, and nobody else can do it")
     else:
         store.postpone(handoff, min(facts.now + facts.ack, int(min(last, 2**62))))
+
+
+def _stuck(store: Store, handoff: Handoff, facts: Facts) -> None:
+    """Its owner lives and does not renew: a person hears of it, and nobody else works beside it."""
+    again = facts.now + facts.ack
+    told = any(alert.subject == handoff.id for alert in store.alerts())
+    if store.postpone(handoff, again if facts.timeout_at is None else min(again, facts.timeout_at)) and not told:
+        who = holder.readable(handoff.holder)
+        store.raise_alert(handoff.id, f"{handoff.to_agent} is stuck: {who} lives but does not renew its claim")
+
+
+def _is_alive(crew: Crew, handoff: Handoff) -> bool:
+    if handoff.holder == crew.holder:
+        return handoff.id in crew.running
+    return holder.life(handoff.holder) == "alive"
 
 
 def _facts(crew: Crew, handoff: Handoff) -> Facts:
@@ -231,6 +250,7 @@ def _facts(crew: Crew, handoff: Handoff) -> Facts:
         lease_until=lease_until,
         timeout_at=timeout_at,
         reminded=reminded,
+        alive=handoff.state is State.CLAIMED and _is_alive(crew, handoff),
         others=_others(crew, handoff, rows, limits, now),
         attended=handoff.to_agent in crew.agents or (seen is not None and now - seen < max(ack, ATTENTION * 1e6)),
         repeatable=receiver is None or receiver.profile.idempotent,

@@ -15,6 +15,7 @@ from baton import clock
 
 Life = Literal["alive", "dead", "unknown"]
 _PARTS = 5
+LEASED = "~"  # ends a holder that counts only as long as its lease, whatever its process does
 
 
 @cache
@@ -58,7 +59,7 @@ def identity() -> str:
 def life(holder: str) -> Life:
     """Whether the process behind a holder lives, as far as it can be proved from here."""
     parts = holder.split("/")
-    if len(parts) != _PARTS or not parts[2].isdigit():
+    if len(parts) != _PARTS or not parts[2].isdigit() or holder.endswith(LEASED):
         return "unknown"
     host, boot = _place()
     if parts[0] != host:
