@@ -1,4 +1,4 @@
-"""The public suites over SQLite, in memory and in a file."""
+"""The public suites over every store: in memory, SQLite in memory, SQLite in a file."""
 
 import tempfile
 
@@ -11,6 +11,11 @@ class InMemory:
         return open_store(":memory:")
 
 
+class InSqlite:
+    def make(self):
+        return open_store("sqlite://:memory:")
+
+
 class InFile:
     def make(self):
         self._opened.enter_context(folder := tempfile.TemporaryDirectory())
@@ -20,10 +25,16 @@ class InFile:
 class TestClaimsInMemory(InMemory, ClaimsContract): ...
 
 
+class TestClaimsInSqlite(InSqlite, ClaimsContract): ...
+
+
 class TestClaimsInFile(InFile, ClaimsContract): ...
 
 
 class TestStoreInMemory(InMemory, StoreContract): ...
+
+
+class TestStoreInSqlite(InSqlite, StoreContract): ...
 
 
 class TestStoreInFile(InFile, StoreContract): ...
@@ -32,10 +43,16 @@ class TestStoreInFile(InFile, StoreContract): ...
 class TestBudgetInMemory(InMemory, BudgetContract): ...
 
 
+class TestBudgetInSqlite(InSqlite, BudgetContract): ...
+
+
 class TestBudgetInFile(InFile, BudgetContract): ...
 
 
 class TestTransitionsInMemory(InMemory, TransitionContract): ...
+
+
+class TestTransitionsInSqlite(InSqlite, TransitionContract): ...
 
 
 class TestTransitionsInFile(InFile, TransitionContract): ...

@@ -33,7 +33,7 @@ class Log:
     """A real store, and what an attacker with its file can do to it."""
 
     def __init__(self):
-        self.store = open_store(":memory:")
+        self.store = open_store("sqlite://:memory:")
         self.db = self.store._db.connection
         self.claims = {}
 

@@ -35,7 +35,7 @@ def work(store, name):
 
 @pytest.fixture
 def store():
-    store = open_store(":memory:")
+    store = open_store("sqlite://:memory:")
     yield store
     store.close()
 
@@ -180,7 +180,7 @@ def test_a_checkpoint_is_refused_where_the_log_is_not_the_one_before(store, tmp_
     fill(store, 2)
     seal(store)
     checkpoint(tmp_path, store)
-    other = open_store(":memory:")
+    other = open_store("sqlite://:memory:")
     with pytest.raises(AuditBroken, match="cut off"):
         checkpoint(tmp_path, other)
     fill(other, 2)

@@ -33,7 +33,7 @@ def work(store, name, steps=3):
 
 @pytest.fixture
 def store():
-    store = open_store(":memory:")
+    store = open_store("sqlite://:memory:")
     for number in range(4):
         work(store, f"h{number}")
     yield store

@@ -33,7 +33,7 @@ def work(store, name):
 
 @pytest.fixture
 def store():
-    store = open_store(":memory:")
+    store = open_store("sqlite://:memory:")
     yield store
     store.close()
 
@@ -161,7 +161,7 @@ def test_a_link_in_the_place_of_a_draft_is_refused(store, tmp_path):
 def test_the_export_of_another_log_is_not_continued(store, tmp_path):
     fill(store, 1)
     export(store, tmp_path, "shop")
-    other = open_store(":memory:")
+    other = open_store("sqlite://:memory:")
     fill(other, 2)
     with pytest.raises(StoreError, match="does not come from this log"):
         export(other, tmp_path, "shop")

@@ -7,12 +7,16 @@ from typing import TYPE_CHECKING
 from baton.errors import StoreError
 
 if TYPE_CHECKING:
+    from baton.stores.base import Store
     from baton.stores.connection import Durability
-    from baton.stores.sqlite import SqliteStore
 
 
-def open_store(url: str, *, durability: Durability = "power", vfs: str | None = None) -> SqliteStore:
-    """Open a store: a file is SQLite, ":memory:" too."""
+def open_store(url: str, *, durability: Durability = "power", vfs: str | None = None) -> Store:
+    """Open a store: a file is SQLite, ":memory:" keeps nothing."""
+    if url == ":memory:":
+        from baton.stores.memory import MemoryStore
+
+        return MemoryStore()
     if "://" in url and not url.startswith("sqlite://"):
         scheme = url.partition("://")[0]
         raise StoreError(f"{scheme}: no such store here; give a file name or :memory:")

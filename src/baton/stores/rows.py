@@ -5,10 +5,12 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from functools import lru_cache
 from hashlib import sha256
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from baton.errors import Malformed
 from baton.lifecycle import State
 from baton.protocol.audit import AuditRecord, Snapshot, write_record
 from baton.protocol.codec import canonical_record, to_time
@@ -29,6 +31,7 @@ read_agents = msgspec.json.Decoder(tuple[str, ...]).decode
 _STATES = {state.value: state for state in State}
 _read_limits = msgspec.json.Decoder(Limits).decode
 _read_profile = msgspec.json.Decoder(Profile).decode
+read_return = msgspec.json.Decoder(Return).decode
 
 
 @lru_cache(maxsize=1024)
@@ -65,23 +68,57 @@ def read_handoff(row: Any) -> Handoff:
     return stands(read_spec(row[0]), row[1:10])
 
 
-def as_spec(handoff: Handoff) -> Handoff:
-    """What of a handoff never changes; the rest lives in columns."""
-    plain: dict[str, Any] = {"holder": "", "due_at": None, "answer_id": "", "approved_by": ""}
-    return replace(handoff, state=State.OFFERED, attempt=0, epoch=0, reroutes=0, **plain)
-
-
-class Stand(msgspec.Struct, frozen=True):
-    """A handoff as it stands in the store, with what only the store keeps of it."""
+class Row(msgspec.Struct, frozen=True):
+    """A handoff as it stands in a store, with what only the store keeps of it. Times in microseconds."""
 
     handoff: Handoff
-    audit_head: str
-    tokens_reserved: int
-    cost_reserved: int
-    tokens_spent: int
-    cost_spent: int
-    lease_until: int | None
-    breakers: bool  # whether any breaker counts failures
+    head: str  # the digest of its newest audit record
+    due_at: int | None = None
+    lease_until: int | None = None
+    timeout_at: int | None = None
+    reminded: bool = False
+    tokens_reserved: int = 0
+    cost_reserved: int = 0
+    tokens_spent: int = 0  # by the current claim
+    cost_spent: int = 0
+    result: bytes | None = None
+    breakers: bool = True  # whether any breaker counts failures, as far as known
+
+
+_FRESH: dict[str, Any] = {
+    "state": State.OFFERED, "attempt": 0, "epoch": 0, "reroutes": 0, "holder": "", "due_at": None, "answer_id": "",
+    "approved_by": "",
+}  # fmt: skip
+_standing = attrgetter(*_FRESH)
+_UNTOUCHED = tuple(_FRESH.values())
+
+
+def stored(handoff: Handoff) -> tuple[Handoff, bytes]:
+    """A handoff as a store keeps it, and the bytes of what of it never changes; the rest lives in columns.
+
+    Without secrets, and without a part that somebody else could still change.
+    """
+    standing = _standing(handoff)
+    data = canonical_record(handoff if standing == _UNTOUCHED else replace(handoff, **_FRESH))
+    clean = redact_bytes(data)
+    context = handoff.context
+    if clean is not data or context.completed_work or context.metadata or context.context_variables:
+        handoff = replace(read_spec(clean), **dict(zip(_FRESH, standing, strict=True)))
+    return handoff, clean
+
+
+FOUND = frozenset(
+    ("id", "workflow_id", "parent_id", "line_id", "from_agent", "to_agent", "state", "holder", "conversation_id")
+)
+AUDITED = frozenset(("handoff_id", "task_id", "from_agent", "to_agent"))
+
+
+def wanted(where: dict[str, Any], known: frozenset[str]) -> dict[str, set[str]]:
+    """The values that each key may have; a key without a value asks nothing."""
+    if unknown := sorted(where.keys() - known):
+        raise Malformed(f"find: {', '.join(unknown)}: not a key; known: {', '.join(sorted(known))}")
+    given = {name: [value] if isinstance(value, str) else value for name, value in where.items() if value is not None}
+    return {name: {str(item) for item in values} for name, values in given.items()}
 
 
 class Note(msgspec.Struct, frozen=True, kw_only=True):

@@ -7,12 +7,22 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from baton import clock
-from baton.errors import Conflict, Malformed, NotFound
+from baton.errors import Conflict, NotFound
 from baton.guards.base import Breaker
 from baton.protocol.results import Return
 from baton.stores.base import AgentRow, Alert, Entry, Kind, Row, Segment, Setting, Workflow
 from baton.stores.connection import Database, Durability, statements
-from baton.stores.rows import read_agents, read_handoff, read_limits, read_profile, written
+from baton.stores.rows import (
+    AUDITED,
+    FOUND,
+    read_agents,
+    read_handoff,
+    read_limits,
+    read_profile,
+    read_return,
+    wanted,
+    written,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -23,8 +33,6 @@ if TYPE_CHECKING:
 
 SQL = statements("sqlite.sql")
 _COLUMNS = "spec, state, attempt, epoch, reroutes, holder, due_at, answer_id, to_agent, approved_by"
-_FIND = {"id", "workflow_id", "parent_id", "line_id", "from_agent", "to_agent", "state", "holder"}
-_AUDIT = {"handoff_id", "task_id", "from_agent", "to_agent"}
 # Whatever type somebody gave a value in the file, reading its bytes does not fail.
 _ENTRY = "seq, CAST(handoff_id AS BLOB), CAST(record AS BLOB), CAST(digest AS BLOB)"
 # For `verify`, a value of another type than the one that was written is empty and so a wrong one.
@@ -42,7 +50,6 @@ _LABELLED = """SELECT seq, coalesce(n, 0), CAST(record AS BLOB),
 _HEADLESS = """SELECT id FROM handoff h WHERE (?1 IS NULL OR id IN (SELECT value FROM json_each(?1)))
     AND NOT EXISTS (SELECT 1 FROM audit WHERE handoff_id = h.id AND hex(digest) = upper(h.audit_head)) ORDER BY id"""
 _SEGMENTS = "SELECT n, first, last, root, previous, sealed_at FROM segment"
-_read_return = msgspec.json.Decoder(Return).decode
 
 
 class Reads:
@@ -81,12 +88,7 @@ class Reads:
 
     def find(self, *, limit: int = 1000, newest: bool = False, **where: Any) -> list[Handoff]:
         """Handoffs by workflow, parent, line, sender, receiver, state, holder or conversation, in order."""
-        if unknown := set(where) - _FIND - {"conversation_id"}:
-            raise Malformed(f"find: {', '.join(sorted(unknown))}: not a key; known: {', '.join(sorted(_FIND))}")
-        clauses, bindings = _conditions(where, _FIND)
-        if "conversation_id" in where:
-            clauses.append("workflow_id IN (SELECT id FROM workflow WHERE conversation_id = ?)")
-            bindings.append(where["conversation_id"])
+        clauses, bindings = _conditions(wanted(where, FOUND))
         order = "DESC" if newest else "ASC"
         query = f"SELECT {_COLUMNS} FROM handoff{_where(clauses)} ORDER BY seq {order} LIMIT ?"
         return [read_handoff(row) for row in self._db.rows(query, (*bindings, limit))]
@@ -112,7 +114,7 @@ class Reads:
             "SELECT e.result FROM handoff h JOIN handoff e ON e.id = coalesce(h.answer_id, h.id) WHERE h.id = ?",
             (handoff_id,),
         )
-        return _read_return(row[0]) if row and row[0] else None
+        return read_return(row[0]) if row and row[0] else None
 
     def workflow(self, workflow_id: str) -> Workflow | None:
         """A workflow's limits and what it used so far."""
@@ -195,8 +197,9 @@ class Reads:
 
     def audit(self, *, limit: int = 10_000, after: int = 0, **where: Any) -> list[Entry]:
         """Audit records by handoff, task, sender or receiver, in the order in which they were written."""
-        clauses, bindings = _conditions(where, _AUDIT)
-        if clauses and "handoff_id" not in where:
+        keys = wanted({name: value for name, value in where.items() if name in AUDITED}, AUDITED)
+        clauses, bindings = _conditions(keys)
+        if clauses and "handoff_id" not in keys:
             opening = " AND ".join(["opens", *clauses])
             clauses.append(f"handoff_id IN (SELECT handoff_id FROM audit WHERE {opening})")
             bindings *= 2
@@ -315,15 +318,15 @@ def _workflow(row: Any) -> Workflow:
     )
 
 
-def _conditions(where: dict[str, Any], known: set[str]) -> tuple[list[str], list[Any]]:
+def _conditions(keys: dict[str, set[str]]) -> tuple[list[str], list[Any]]:
     clauses: list[str] = []
     bindings: list[Any] = []
-    for name, value in where.items():
-        if name not in known or value is None:
-            continue
-        values = [value] if isinstance(value, str) else list(value)
-        clauses.append(f"{name} IN ({', '.join('?' * len(values))})")
-        bindings += [str(item) for item in values]
+    for name, values in keys.items():
+        clause = f"{name} IN ({', '.join('?' * len(values))})"
+        if name == "conversation_id":
+            clause = f"workflow_id IN (SELECT id FROM workflow WHERE {clause})"
+        clauses.append(clause)
+        bindings += sorted(values)
     return clauses, bindings
 
 

@@ -1,5 +1,5 @@
 -- name: workflow_facts
-SELECT limits, handoffs, agents, tokens_spent, tokens_reserved, cost_spent, cost_reserved, created_at
+SELECT limits, agents, created_at, handoffs, tokens_spent, tokens_reserved, cost_spent, cost_reserved
   FROM workflow WHERE id = ?;
 
 -- Scalar subqueries instead of joins: each is one index look-up, several times faster here.
@@ -9,6 +9,15 @@ SELECT (SELECT profile FROM agent WHERE id = ?1), (SELECT available FROM agent W
        (SELECT profile FROM agent WHERE id = ?2),
        (SELECT count(*) FROM handoff WHERE to_agent = ?1 AND state = 'claimed'),
        EXISTS (SELECT 1 FROM breaker);
+
+-- name: by_key
+SELECT id FROM handoff WHERE parent_id = ? AND key = ?;
+
+-- name: root_of
+SELECT root_id FROM workflow WHERE id = ?;
+
+-- name: by_id
+SELECT id FROM handoff WHERE id = ?;
 
 -- name: seen_before
 SELECT 1 FROM handoff WHERE workflow_id = ? AND fingerprint = ? AND to_agent = ?;
@@ -39,58 +48,38 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 -- name: insert_audit
 INSERT INTO audit (handoff_id, task_id, from_agent, to_agent, opens, record, digest) VALUES (?, ?, ?, ?, ?, ?, ?);
 
--- name: count_handoff
-UPDATE workflow SET handoffs = handoffs + 1, agents = ? WHERE id = ?;
+-- name: add_up
+UPDATE workflow SET handoffs = handoffs + ?, agents = coalesce(?, agents), tokens_reserved = tokens_reserved + ?,
+       cost_reserved = cost_reserved + ?, tokens_spent = tokens_spent + ?, cost_spent = cost_spent + ?
+ WHERE id = ?;
 
 -- name: next_offered
 SELECT priority, seq, id FROM handoff WHERE state = 'offered' AND to_agent = ? ORDER BY priority, seq LIMIT 1;
-
--- name: set_claimed
-UPDATE handoff SET state = 'claimed', attempt = attempt + 1, epoch = epoch + 1, holder = ?, lease_until = ?,
-       timeout_at = ?, due_at = ?, reminded = 0, tokens_reserved = ?, cost_reserved = ?,
-       tokens_spent = 0, cost_spent = 0, audit_head = ?
- WHERE id = ? AND state = 'offered' AND epoch = ?;
-
--- name: reserve
-UPDATE workflow SET tokens_reserved = tokens_reserved + ?, cost_reserved = cost_reserved + ? WHERE id = ?;
 
 -- name: renew
 UPDATE handoff SET lease_until = ?1, due_at = min(?1, coalesce(timeout_at, ?1))
  WHERE id = ?2 AND state = 'claimed' AND epoch = ?3;
 
 -- name: stand
-SELECT state, attempt, epoch, reroutes, holder, due_at, answer_id, to_agent, approved_by, audit_head, tokens_reserved,
-       cost_reserved, tokens_spent, cost_spent, lease_until, EXISTS (SELECT 1 FROM breaker)
+SELECT state, attempt, epoch, reroutes, holder, due_at, answer_id, to_agent, approved_by, audit_head, lease_until,
+       timeout_at, reminded, tokens_reserved, cost_reserved, tokens_spent, cost_spent, result,
+       EXISTS (SELECT 1 FROM breaker)
   FROM handoff WHERE id = ?;
 
 -- name: spec
 SELECT spec FROM handoff WHERE id = ?;
 
--- name: set_state
-UPDATE handoff SET state = ?1, to_agent = ?, attempt = ?, reroutes = ?, holder = ?, due_at = ?, lease_until = ?,
-       timeout_at = ?, reminded = ?, tokens_reserved = iif(?1 = 'claimed', tokens_reserved, 0),
-       cost_reserved = iif(?1 = 'claimed', cost_reserved, 0), tokens_spent = tokens_spent + ?,
-       cost_spent = cost_spent + ?, answer_id = ?, approved_by = ?, audit_head = ?, result = ?
+-- name: put_row
+UPDATE handoff SET state = ?, to_agent = ?, attempt = ?, epoch = ?, reroutes = ?, holder = ?, due_at = ?,
+       lease_until = ?, timeout_at = ?, reminded = ?, tokens_reserved = ?, cost_reserved = ?, tokens_spent = ?,
+       cost_spent = ?, answer_id = ?, approved_by = ?, audit_head = ?, result = ?
  WHERE id = ?;
-
--- name: settle
-UPDATE workflow SET tokens_reserved = tokens_reserved - ?, cost_reserved = cost_reserved - ?,
-       tokens_spent = tokens_spent + ?, cost_spent = cost_spent + ? WHERE id = ?;
 
 -- name: answer_line
 UPDATE handoff SET answer_id = ? WHERE id = ? AND answer_id IS NULL;
 
 -- name: waiting_parent
 SELECT p.id FROM handoff l JOIN handoff p ON p.id = l.parent_id WHERE l.id = ? AND p.state = 'suspended';
-
--- name: spend_facts
-SELECT h.tokens_reserved, h.cost_reserved, h.tokens_spent, h.cost_spent, h.workflow_id, h.state, h.epoch,
-       w.limits, w.tokens_spent, w.tokens_reserved, w.cost_spent, w.cost_reserved
-  FROM handoff h JOIN workflow w ON w.id = h.workflow_id WHERE h.id = ?;
-
--- name: spend_handoff
-UPDATE handoff SET tokens_reserved = ?, cost_reserved = ?, tokens_spent = tokens_spent + ?,
-       cost_spent = cost_spent + ? WHERE id = ?;
 
 -- name: put_breaker
 INSERT INTO breaker (subject, failure, failures, opens, opened_at, probing) VALUES (?, ?, ?, ?, ?, ?)

@@ -1,0 +1,61 @@
+"""What one operation wants written: rows, audit records, sums, all in one transaction or not at all."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from baton.guards.base import Breaker
+    from baton.protocol.context import Blob
+    from baton.stores.base import Workflow
+    from baton.stores.rows import Row
+
+
+class Made(NamedTuple):
+    """A handoff to be inserted."""
+
+    row: Row
+    spec: bytes
+    fingerprint: bytes
+    created_at: int
+
+
+class Audited(NamedTuple):
+    """An audit row to be inserted."""
+
+    handoff_id: str
+    task_id: str
+    from_agent: str
+    to_agent: str
+    opens: bool  # it brings in parties by which the records of its handoff are found
+    record: bytes
+    digest: bytes
+
+
+class Sums:
+    """What one transaction adds to the counts of a workflow."""
+
+    __slots__ = ("agents", "cost_reserved", "cost_spent", "handoffs", "tokens_reserved", "tokens_spent", "workflow_id")
+
+    def __init__(self, workflow_id: str) -> None:
+        self.workflow_id = workflow_id
+        self.handoffs = 0
+        self.agents: tuple[str, ...] | None = None  # all that took part, where one is new
+        self.tokens_reserved = self.cost_reserved = self.tokens_spent = self.cost_spent = 0
+
+
+class Change:
+    """Everything that a transaction writes."""
+
+    __slots__ = ("alerts", "answered", "audit", "blobs", "breakers", "made", "moved", "sums", "workflow")
+
+    def __init__(self) -> None:
+        self.blobs: list[Blob] = []
+        self.workflow: Workflow | None = None
+        self.made: list[Made] = []
+        self.moved: list[Row] = []
+        self.audit: list[Audited] = []
+        self.sums: Sums | None = None
+        self.breakers: list[Breaker] = []  # one without failures is forgotten
+        self.alerts: list[tuple[str, str]] = []  # subject and text
+        self.answered: tuple[str, str] | None = None  # the head of a line, and the handoff that answered it

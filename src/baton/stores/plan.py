@@ -1,0 +1,378 @@
+"""What a step reads, what the guards say to it, and what has to be written: pure, and the same for every store.
+
+A store opens a transaction, makes a `Plan` over its own rows, and writes what the plan holds at the end, all or
+nothing. Nothing is written while a plan is made, so whatever goes wrong in it leaves nothing behind. Whatever several
+steps in one transaction count or set aside in a workflow is summed up first, so that each row is written once.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+from baton.errors import Fenced, IllegalTransition, Malformed
+from baton.guards import breaker
+from baton.guards.base import ALLOW
+from baton.lifecycle import AUDIT_NAME, ENDED, Event, State, after, legal
+from baton.protocol.audit import FENCED, INITIATED, LATE
+from baton.protocol.codec import digest, iso, to_microseconds, to_time
+from baton.protocol.context import Blob
+from baton.protocol.handoff import HUMAN, SUPERVISOR, Handoff
+from baton.protocol.limits import micro
+from baton.protocol.results import failed
+from baton.stores.base import Claim, Grant, Moved, Offer, Step
+from baton.stores.change import Audited, Change, Made, Sums
+from baton.stores.rows import Note, Row, record, replace, stored, written
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from baton.guards.base import Breaker, Facts, Verdict
+    from baton.protocol.limits import Limits
+    from baton.stores.base import Decide, Workflow
+
+_AFTER_OFFER = {"allow": State.OFFERED, "ask": State.WAITING, "refuse": State.REFUSED}
+_SAID = {State.WAITING: "approval_requested", State.REFUSED: "rejected", State.REJECTED: "rejected"}
+_NEW_PARTIES = {AUDIT_NAME[Event.REROUTE], AUDIT_NAME[Event.ESCALATE]}
+
+
+class Reader(Protocol):
+    """What a plan asks of a store, inside the transaction that will write it."""
+
+    def now(self) -> int: ...
+    def row(self, handoff_id: str) -> Row: ...
+    def existing(self, offer: Offer) -> Handoff | None: ...
+    def get(self, handoff_id: str) -> Handoff | None: ...
+    def facts(
+        self, handoff: Handoff, now: int, fingerprint: bytes = b"", begun: Workflow | None = None
+    ) -> tuple[Facts, Limits]: ...
+    def breakers_of(self, handoff: Handoff) -> Sequence[Breaker]: ...
+    def sleeper(self, line_id: str) -> str: ...
+    def offered(self, agents: Sequence[str]) -> Iterable[str]: ...
+    def workflow(self, workflow_id: str) -> Workflow | None: ...
+
+
+class Plan(Change):
+    """One operation: its answer, and what it wants written."""
+
+    __slots__ = ("late", "moment", "now", "rows")
+
+    def __init__(self, rows: Reader) -> None:
+        super().__init__()
+        self.rows = rows
+        self.now = rows.now()
+        self.moment = to_time(self.now)
+        self.late: Fenced | None = None  # raised once the late return is written down
+
+    def offer(self, offer: Offer, decide: Decide, accept: Decide | None = None) -> tuple[Handoff, Verdict]:
+        """A new handoff, as the guards let it begin."""
+        if (existing := self.rows.existing(offer)) is not None:
+            return existing, ALLOW
+        handoff = offer.handoff
+        if offer.parent_epoch is not None:
+            self._hold(handoff.parent_id, offer.parent_epoch)
+        if offer.workflow is not None:
+            self.workflow = replace(offer.workflow, agents=(handoff.to_agent,), created_at=self.now)
+        judged = self.rows.facts(handoff, self.now, bytes.fromhex(offer.fingerprint), self.workflow)
+        verdict = decide(handoff, *judged)
+        return self._make(offer, judged, verdict, accept), verdict
+
+    def _hold(self, handoff_id: str, epoch: int) -> None:
+        parent = self.rows.row(handoff_id).handoff
+        if parent.state is not State.CLAIMED or parent.epoch != epoch:
+            raise Fenced(f"handoff {handoff_id}: claim {epoch} is no longer current; it cannot delegate any more")
+
+    def _make(
+        self, offer: Offer, judged: tuple[Facts, Limits], verdict: Verdict, accept: Decide | None = None
+    ) -> Handoff:
+        handoff, (facts, limits) = offer.handoff, judged
+        state = _AFTER_OFFER.get(verdict.kind, State.REJECTED)
+        warnings = (*handoff.warnings, *verdict.warnings) if verdict.warnings else handoff.warnings
+        handoff, spec = stored(replace(handoff, state=state, timestamp=self.moment, warnings=warnings))
+        self.blobs += offer.blobs
+        gaps = {"warnings": list(warnings)} if warnings else {}
+        head = self._record(handoff, INITIATED, Note(reason=handoff.reason, by=handoff.from_agent, detail=gaps), "")
+        if state is not State.OFFERED:
+            detail = {"limit": verdict.limit, "allowed": verdict.allowed, "error": verdict.error}
+            head = self._record(handoff, _SAID[state], Note(reason=verdict.reason, detail=detail), head)
+        row = None
+        if state is State.OFFERED and offer.take is not None and accept is not None:
+            taken = accept(handoff, facts, limits)
+            if taken.kind == "allow":
+                row = self._accept(offer.take, Row(handoff, head), facts, taken)
+        row = row or self._begin(Row(handoff, head), verdict, limits)
+        self.made.append(Made(row, spec, bytes.fromhex(offer.fingerprint), self.now))
+        if offer.workflow is None and state is not State.REFUSED:
+            sums = self._summed(handoff)
+            sums.handoffs += 1
+            if handoff.to_agent not in facts.agents:
+                sums.agents = (*facts.agents, handoff.to_agent)
+        return row.handoff
+
+    def _begin(self, row: Row, verdict: Verdict, limits: Limits) -> Row:
+        """A new handoff that nobody claims at once: when to look at it again, or why it has ended."""
+        handoff, state = row.handoff, row.handoff.state
+        if state is State.REFUSED:
+            result = written(failed(f"{verdict.error}: {verdict.reason}", retryable=False))
+            if handoff.line_id == handoff.id:
+                handoff = replace(handoff, answer_id=handoff.id)
+            return replace(row, handoff=handoff, result=result)
+        wait = limits.approval_seconds if state is State.WAITING else limits.ack_seconds
+        if state is State.OFFERED and handoff.to_agent == HUMAN:
+            wait = None
+            self.alerts.append((handoff.id, f"{handoff.from_agent} asks: {handoff.task:.200}"))
+        due = self.now if state is State.REJECTED else _first_due(handoff, wait, self.now)
+        return replace(row, handoff=replace(handoff, due_at=_moment(due)), due_at=due)
+
+    def claim(self, claim: Claim, decide: Decide) -> Grant:
+        """One offered handoff for one holder, or why not."""
+        grant = Grant()
+        for handoff_id in (claim.id,) if claim.id else self.rows.offered(claim.agents):
+            grant = self._try(claim, self.rows.row(handoff_id), decide)
+            if grant.won or grant.verdict.error != "AtCapacity":
+                break  # a full agent must not keep the others from their work
+        return grant
+
+    def _try(self, claim: Claim, row: Row, decide: Decide) -> Grant:
+        handoff = row.handoff
+        if handoff.state is not State.OFFERED:
+            return Grant(handoff=handoff)
+        facts, limits = self.rows.facts(handoff, self.now)
+        verdict = decide(handoff, facts, limits)
+        if verdict.kind != "allow":
+            return Grant(handoff=handoff, verdict=verdict)
+        taken = self._accept(claim, row, facts, verdict)
+        self.moved.append(taken)
+        return Grant(handoff=taken.handoff, verdict=verdict, won=True)
+
+    def _accept(self, claim: Claim, row: Row, facts: Facts, verdict: Verdict) -> Row:
+        """The handoff as its new owner gets it, with what it reserves and its audit record."""
+        handoff = row.handoff
+        lease_until, ends = self.now + claim.lease, _timeout_at(handoff, facts)
+        due = lease_until if ends is None else min(lease_until, ends)
+        taken = replace(
+            handoff,
+            state=State.CLAIMED,
+            attempt=handoff.attempt + 1,
+            epoch=handoff.epoch + 1,
+            holder=claim.holder,
+            due_at=to_time(due),
+        )
+        detail: dict[str, Any] = {"warnings": list(verdict.warnings)} if verdict.warnings else {}
+        if claim.estimate is not None:
+            detail["estimated_completion"] = iso(claim.estimate)
+        head = self._record(taken, "accepted", Note(by=claim.holder, detail=detail), row.head)
+        tokens, cost = verdict.reserve_tokens, verdict.reserve_cost
+        if tokens or cost:
+            sums = self._summed(handoff)
+            sums.tokens_reserved += tokens
+            sums.cost_reserved += cost
+        if verdict.probe:
+            self.breakers += [replace(one, probing=handoff.id) for one in facts.breakers if one.opened_at]
+        return Row(taken, head, due, lease_until, ends, tokens_reserved=tokens, cost_reserved=cost)
+
+    def advance(self, step: Step, decide: Decide | None = None, accept: Decide | None = None) -> Moved:
+        """One event; a claim that is no longer current is only written down, and `late` says so."""
+        row = self.rows.row(step.id)
+        handoff = row.handoff
+        state = None if step.event is Event.ACCEPT else after(handoff.state, step.event)  # only claim() accepts
+        if step.epoch is not None and (handoff.epoch != step.epoch or handoff.state is not State.CLAIMED):
+            if handoff.epoch == step.epoch and _repeated(row, step):
+                return Moved(handoff, self.rows.get(step.then.handoff.id) if step.then else None)
+            return self._write_late(row, step)
+        if state is None or _outdated(step, handoff):
+            allowed = f"possible: {', '.join(legal(handoff.state))}" if legal(handoff.state) else "it has ended"
+            raise IllegalTransition(f"handoff {step.id} is {handoff.state}: {step.event} is not possible; {allowed}")
+        return self._judge(step, row, state, decide, accept)
+
+    def _write_late(self, row: Row, step: Step) -> Moved:
+        handoff = row.handoff
+        detail: dict[str, Any] = {"event": step.event.value, "epoch": step.epoch}
+        if step.result is not None:
+            data = written(step.result)
+            blob = Blob(digest(data), data)
+            self.blobs.append(blob)
+            detail["result"] = blob.digest
+        name = LATE if step.result is not None else FENCED
+        note = Note(reason=step.reason, by=step.by, detail=detail, result=step.result)
+        self.moved.append(replace(row, head=self._record(handoff, name, note, row.head)))
+        self.late = Fenced(
+            f"handoff {step.id}: claim {step.epoch} of {handoff.to_agent} is no longer current "
+            f"({handoff.state}, claim {handoff.epoch}); what it did was stored as late and not applied"
+        )
+        return Moved(handoff)
+
+    def _judge(self, step: Step, row: Row, state: State, decide: Decide | None, accept: Decide | None) -> Moved:
+        """The step, and the next handoff of its line if the guards let it pass; neither without the other."""
+        if step.then is None:
+            return Moved(self._apply(step, row, state))
+        if decide is None:
+            raise Malformed("advance: a step with `then` needs `decide`, or the next handoff would be lost")
+        judged = self.rows.facts(step.then.handoff, self.now, bytes.fromhex(step.then.fingerprint))
+        verdict = decide(step.then.handoff, *judged)
+        if verdict.kind == "refuse":
+            refused = self.rows.existing(step.then) or self._make(step.then, judged, verdict)
+            return Moved(row.handoff, refused, verdict)
+        moved = self._apply(step, row, state)
+        return Moved(moved, self._make(step.then, judged, verdict, accept), verdict)
+
+    def _apply(self, step: Step, row: Row, state: State) -> Handoff:
+        handoff, event = row.handoff, step.event
+        due_at = self.now if step.due_at is None and state is State.REJECTED else step.due_at
+        remind = event is Event.REMIND
+        if remind:
+            due_at = min((at for at in (row.lease_until, due_at) if at is not None), default=None)
+        ends_line = state in ENDED and step.then is None
+        moved = replace(
+            handoff,
+            state=state,
+            to_agent=step.to_agent or handoff.to_agent,
+            attempt=handoff.attempt - 1 if step.uncount and handoff.attempt else handoff.attempt,
+            reroutes=handoff.reroutes + (event is Event.REROUTE),
+            approved_by=step.by if event is Event.APPROVE else "" if step.to_agent else handoff.approved_by,
+            holder=handoff.holder if state is State.CLAIMED else "",
+            due_at=_moment(due_at),
+            answer_id=handoff.id if ends_line and handoff.line_id == handoff.id else handoff.answer_id,
+        )
+        head = self._record(moved, step.cause, Note(reason=step.reason), row.head) if step.cause else row.head
+        head = self._record(moved, AUDIT_NAME[event], step, head)
+        self.blobs += step.blobs
+        tokens, cost = (0, 0) if remind else self._settle(step, row)
+        held = state is State.CLAIMED
+        self.moved.append(
+            Row(
+                moved,
+                head,
+                due_at,
+                row.lease_until if remind else None,
+                step.due_at if remind else None,
+                remind,
+                row.tokens_reserved if held else 0,
+                row.cost_reserved if held else 0,
+                row.tokens_spent + tokens,
+                row.cost_spent + cost,
+                written(step.result) if step.result else None,
+            )
+        )
+        if event not in {Event.REMIND, Event.SUSPEND}:  # the work, and a probe that it may be, goes on
+            self._settle_breakers(step, row)
+        if state is State.PARKED or (state is State.FAILED and step.by == SUPERVISOR):
+            self.alerts.append((moved.id, step.reason or "parked"))
+        if ends_line:
+            self._end_line(moved)
+        return moved
+
+    def _settle(self, step: Step, row: Row) -> tuple[int, int]:
+        """Give back what was reserved and count what was used beyond what was counted on the way."""
+        result = step.result
+        tokens = max(0, result.audit.tokens_consumed - row.tokens_spent) if result else 0
+        cost = max(0, (micro(result.audit.cost) or 0) - row.cost_spent) if result else 0
+        if row.tokens_reserved or row.cost_reserved or tokens or cost:
+            sums = self._summed(row.handoff)
+            sums.tokens_reserved -= row.tokens_reserved
+            sums.cost_reserved -= row.cost_reserved
+            sums.tokens_spent += tokens
+            sums.cost_spent += cost
+        return tokens, cost
+
+    def _settle_breakers(self, step: Step, row: Row) -> None:
+        outcome = breaker.failure(step.event, step.result, step.cause)
+        if row.breakers or outcome:
+            said = outcome or ("success" if step.event is Event.COMPLETE else "")
+            self.breakers += breaker.settled(row.handoff, self.rows.breakers_of(row.handoff), said, self.now)
+
+    def _end_line(self, handoff: Handoff) -> None:
+        """Answer the one who waits for this line of handoffs."""
+        if handoff.line_id != handoff.id:
+            self.answered = (handoff.line_id, handoff.id)
+        if handoff.line_id == handoff.root_id:
+            return
+        if parent := self.rows.sleeper(handoff.line_id):
+            wake = Step(id=parent, event=Event.WAKE, reason=f"{handoff.to_agent} answered")
+            self._apply(wake, self.rows.row(parent), State.OFFERED)
+
+    def spend(self, handoff_id: str, epoch: int, tokens: int, cost: int) -> bool:
+        """Count tokens and money; whether the workflow can afford them."""
+        if tokens < 0 or cost < 0:
+            raise Malformed(f"spend: {tokens} tokens, {cost} of money; neither can be negative")
+        row = self.rows.row(handoff_id)
+        flow = self.rows.workflow(row.handoff.workflow_id)
+        if flow is None or row.handoff.state is not State.CLAIMED or row.handoff.epoch != epoch:
+            raise Fenced(f"handoff {handoff_id}: claim {epoch} is no longer current; stop working on it")
+        kept_tokens, kept_cost = min(row.tokens_reserved, tokens), min(row.cost_reserved, cost)
+        sums = self._summed(row.handoff)
+        sums.tokens_reserved -= kept_tokens
+        sums.cost_reserved -= kept_cost
+        sums.tokens_spent += tokens
+        sums.cost_spent += cost
+        self.moved.append(
+            replace(
+                row,
+                tokens_reserved=row.tokens_reserved - kept_tokens,
+                cost_reserved=row.cost_reserved - kept_cost,
+                tokens_spent=row.tokens_spent + tokens,
+                cost_spent=row.cost_spent + cost,
+            )
+        )
+        extra, over = tokens - kept_tokens, cost - kept_cost
+        return not (
+            _over(flow.limits.max_tokens, flow.tokens_spent + flow.tokens_reserved + extra, extra)
+            or _over(micro(flow.limits.max_cost), flow.cost_spent + flow.cost_reserved + over, over)
+        )
+
+    def _summed(self, handoff: Handoff) -> Sums:
+        if self.sums is None:
+            self.sums = Sums(handoff.workflow_id)
+        return self.sums
+
+    def _record(self, handoff: Handoff, event: str, note: Note | Step, previous: str) -> str:
+        """Write one audit record; its digest."""
+        data, sealed = record(handoff, self.moment, event, note, previous)
+        opens = not previous or event in _NEW_PARTIES
+        task = handoff.context.task_id
+        self.audit.append(Audited(handoff.id, task, handoff.from_agent, handoff.to_agent, opens, data, sealed))
+        return sealed.hex()
+
+
+def _moment(at: int | None) -> Any:
+    return None if at is None else to_time(at)
+
+
+def _first_due(handoff: Handoff, wait: float | None, now: int) -> int | None:
+    """When to look at a new handoff again: after so many seconds, at its deadline, or never."""
+    ends = [] if wait is None else [now + int(wait * 1e6)]
+    if handoff.deadline is not None:
+        ends.append(to_microseconds(handoff.deadline))
+    return min(ends, default=None)
+
+
+def _timeout_at(handoff: Handoff, facts: Facts) -> int | None:
+    """When the time of a claim that is made now is over."""
+    ends = []
+    if handoff.return_protocol.timeout is not None:
+        ends.append(facts.now + int(handoff.return_protocol.timeout * 1e6))
+    if facts.target is not None and facts.target.max_execution_time is not None:
+        ends.append(facts.now + int(facts.target.max_execution_time * 1e6))
+    if handoff.deadline is not None:
+        ends.append(to_microseconds(handoff.deadline))
+    return min(ends, default=None)
+
+
+def _repeated(row: Row, step: Step) -> bool:
+    """Whether the same claim already did this: the answer to a commit whose acknowledgement was lost."""
+    state = row.handoff.state
+    if state not in ENDED or state is not after(State.CLAIMED, step.event):
+        return False
+    # A person or the supervisor may have ended it in another way meanwhile.
+    return row.result == (written(step.result) if step.result else None)
+
+
+def _outdated(step: Step, handoff: Handoff) -> bool:
+    """Whether a step was decided on something that is no longer so."""
+    if step.seen is not None:
+        was, now = step.seen, handoff
+        return (was.state, was.epoch, was.due_at) != (now.state, now.epoch, now.due_at)
+    return step.expect is not None and handoff.state is not step.expect
+
+
+def _over(limit: int | None, total: int, extra: int) -> bool:
+    return limit is not None and extra > 0 and total > limit

@@ -1,0 +1,62 @@
+"""The mutators of every store: a transaction, a plan in it, and the plan written."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any
+
+from baton.stores.plan import Plan, Reader
+
+if TYPE_CHECKING:
+    from baton.guards.base import Verdict
+    from baton.protocol.handoff import Handoff
+    from baton.stores.base import Claim, Decide, Grant, Moved, Offer, Step
+    from baton.stores.change import Change
+
+
+class Steps(Reader):
+    """Offer, claim, advance and spend, over the rows that a store reads and writes."""
+
+    @abstractmethod
+    def transaction(self) -> AbstractContextManager[Any]:
+        """What is written inside happens as a whole, after everything that other transactions wrote."""
+
+    @abstractmethod
+    def write(self, change: Change) -> None:
+        """Write what a plan holds."""
+
+    def offer(self, offer: Offer, decide: Decide, accept: Decide | None = None) -> tuple[Handoff, Verdict]:
+        """Make a handoff: facts, verdict, state and `initiated` in one transaction."""
+        with self.transaction():
+            plan = Plan(self)
+            made = plan.offer(offer, decide, accept)
+            self.write(plan)
+            return made
+
+    def claim(self, claim: Claim, decide: Decide) -> Grant:
+        """Give one offered handoff to one holder, or say why not."""
+        with self.transaction():
+            plan = Plan(self)
+            grant = plan.claim(claim, decide)
+            if grant.won:
+                self.write(plan)
+            return grant
+
+    def advance(self, step: Step, decide: Decide | None = None, accept: Decide | None = None) -> Moved:
+        """Apply one event; a claim that is no longer current is refused and written down."""
+        with self.transaction():
+            plan = Plan(self)
+            moved = plan.advance(step, decide, accept)
+            self.write(plan)
+        if plan.late is not None:
+            raise plan.late
+        return moved
+
+    def spend(self, handoff_id: str, epoch: int, tokens: int, cost: int) -> bool:
+        """Count tokens and money while the work runs; False when the workflow cannot afford them."""
+        with self.transaction():
+            plan = Plan(self)
+            affordable = plan.spend(handoff_id, epoch, tokens, cost)
+            self.write(plan)
+            return affordable
