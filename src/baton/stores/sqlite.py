@@ -73,24 +73,28 @@ class SqliteStore(Reads, Steps):
         self, handoff: Handoff, now: int, fingerprint: bytes = b"", begun: Workflow | None = None
     ) -> tuple[Facts, Limits]:
         """Facts and limits; with a fingerprint, also what the chain already did."""
-        counts: Any
         if begun is None:
             flow = self._db.row(SQL["workflow_facts"], (handoff.workflow_id,))
             if flow is None:
                 raise NotFound(f"workflow {handoff.workflow_id}: not in this store; start it with run() or hand_off()")
-            known, parties = read_limits(flow[0]), read_agents(flow[1])
-            counts = flow[2:]
+            known, parties, started, handoffs, tokens, held_tokens, cost, held_cost = flow
+            known, parties = read_limits(known), read_agents(parties)
         else:
-            known, parties, counts = begun.limits, begun.agents, (begun.created_at, 0, 0, 0, 0, 0)
+            known, parties, started = begun.limits, begun.agents, begun.created_at
+            handoffs = tokens = held_tokens = cost = held_cost = 0
         target, available, sender, load, breakers = self._db.row(
             SQL["agent_facts"], (handoff.to_agent, handoff.from_agent)
         )
         repeats, visits = self._repeats(handoff, fingerprint) if fingerprint and handoff.parent_id else (0, 0)
         facts = Facts(
             now,
-            *counts[:2],
+            started,
+            handoffs,
             parties,
-            *counts[2:],
+            tokens,
+            held_tokens,
+            cost,
+            held_cost,
             repeats,
             visits,
             read_profile(sender),
