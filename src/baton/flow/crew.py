@@ -129,6 +129,8 @@ class Crew:
 
     async def commit(self, operation: Callable[[], T], unwanted: Callable[[T], None]) -> T:
         """Write; a caller that is cancelled, at whatever moment, leaves what came of it to `unwanted`, once."""
+        if not self.write.shared:
+            return await self.write(operation)  # without a pause in which it could be cancelled
         came: list[T] = []
 
         def keep() -> T:

@@ -13,7 +13,6 @@ from baton.flow.crew import call_off
 from baton.lifecycle import Event, State
 from baton.protocol.handoff import HUMAN, Handoff
 from baton.protocol.results import ACCEPTANCES, Acceptance, Defer, Reject, as_return, checked, failed
-from baton.protocol.secrets import redact
 from baton.stores.base import Claim, Grant, Step
 from baton.stores.holder import LEASED
 
@@ -109,7 +108,6 @@ class Desk:
         return self._apply(step)
 
     def _apply(self, step: Step) -> Handoff:
-        step = msgspec.structs.replace(step, reason=redact(step.reason))
         moved = self.store.advance(step, self._crew.judge_offer)
         if moved.verdict.kind == "refuse":
             raise named(moved.verdict.error, moved.verdict.reason)

@@ -27,7 +27,7 @@ from baton.protocol.results import (
     checked,
     failed,
 )
-from baton.protocol.secrets import redact, redact_value
+from baton.protocol.secrets import redact_value
 from baton.stores.base import Step
 
 if TYPE_CHECKING:
@@ -45,12 +45,12 @@ def settle(crew: Crew, handoff: Handoff, value: Any) -> Step:
     if isinstance(value, Command):
         return _move(crew, handoff, value, done)
     if isinstance(value, Escalate):
-        return _step(handoff, Event.PARK, reason=f"{redact(value.reason)}; a person has to decide")
+        return _step(handoff, Event.PARK, reason=f"{value.reason}; a person has to decide")
     if isinstance(value, Reject):
-        return _step(handoff, Event.REJECT, reason=redact(value.reason))
+        return _step(handoff, Event.REJECT, reason=value.reason)
     if isinstance(value, Defer):
         due = crew.store.now() + int(value.seconds * 1e6)
-        return _step(handoff, Event.DEFER, reason=redact(value.reason), due_at=due, uncount=True)
+        return _step(handoff, Event.DEFER, reason=value.reason, due_at=due, uncount=True)
     result = _signed(crew, handoff, replace(checked(as_return(value)), onward={}))
     if result.status in {"success", "partial"}:
         return _complete(crew, handoff, result)
@@ -64,7 +64,6 @@ def _step(handoff: Handoff, event: Event, **fields: Any) -> Step:
 def _signed(crew: Crew, handoff: Handoff, result: Return) -> Return:
     """The return with the supervisor's own entries; an agent cannot answer in another's name."""
     check(result.result.body, "the answer")
-    body = redact_value(result.result.body)
     now = to_time(crew.store.now())
     return replace(
         result,
@@ -73,8 +72,6 @@ def _signed(crew: Crew, handoff: Handoff, result: Return) -> Return:
         to_agent=handoff.from_agent,
         duration_ms=(now - handoff.timestamp) // MILLISECOND,
         audit=replace(result.audit, completion_time=now),
-        result=replace(result.result, body=body) if body is not result.result.body else result.result,
-        error=redact(result.error) if result.error else "",
     )
 
 

@@ -30,18 +30,13 @@ def begin(crew: Crew, request: Handoff, limits: Limits, state: Mapping[str, Any]
     handoff_id = request.id or clock.new_id()
     workflow_id = request.workflow_id or clock.new_id()
     context = request.context
-    task = redact(request.task)
-    said = context.conversation_history or (Message("user", task),)
+    said = context.conversation_history or (Message("user", request.task),)
     history, messages = append("", [redacted(message) for message in said])
     variables = redact_value({**context.context_variables, **(state or {})})
     state_ref, values = freeze_state(variables)
     handoff = replace(
         request,
         id=handoff_id,
-        task=task,
-        goal=redact(request.goal),
-        reason=redact(request.reason),
-        audit=replace(request.audit, decision_rationale=redact(request.audit.decision_rationale)),
         workflow_id=workflow_id,
         conversation_id=request.conversation_id or workflow_id,
         root_id=handoff_id,
@@ -49,10 +44,7 @@ def begin(crew: Crew, request: Handoff, limits: Limits, state: Mapping[str, Any]
         context=replace(
             context,
             task_id=context.task_id or workflow_id,
-            original_request=context.original_request and redact(context.original_request),
             artifacts=placed(crew, context.artifacts),
-            completed_work=redact_value(context.completed_work),
-            metadata=redact_value(context.metadata),
             conversation_history=(),
             context_variables={},
             history_ref=history,
@@ -97,9 +89,9 @@ def follow(crew: Crew, before: Handoff, command: Command, to_agent: str, context
         id=clock.new_id(),
         from_agent=before.to_agent,
         to_agent=to_agent,
-        task=redact(command.task) if command.task else before.task,
+        task=command.task or before.task,
         goal=before.goal,
-        reason=redact(command.reason),
+        reason=command.reason,
         context=context,
         workflow_id=before.workflow_id,
         conversation_id=before.conversation_id,
@@ -132,7 +124,7 @@ def delegate(parent: Handoff, to_agent: str, task: str, key: str, **fields: Any)
     return checked(
         request(
             to_agent,
-            redact(task),
+            task,
             id=handoff_id,
             from_agent=parent.to_agent,
             key=key,
@@ -152,7 +144,7 @@ def delegate(parent: Handoff, to_agent: str, task: str, key: str, **fields: Any)
 
 def scoped(parent: Handoff, state: Mapping[str, Any], task: str) -> tuple[Context, list[Blob]]:
     """The context of a delegation: the parent's state as it stands, its history by reference, and the subtask."""
-    history, messages = append(parent.context.history_ref, [Message("user", redact(task), name=parent.to_agent)])
+    history, messages = append(parent.context.history_ref, [redacted(Message("user", task, name=parent.to_agent))])
     state_ref, values = freeze_state(redact_value(dict(state)))
     context = replace(parent.context, history_ref=history, state_ref=state_ref, completed_work={})
     return context, [*messages, *values]

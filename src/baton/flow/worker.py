@@ -24,8 +24,10 @@ if TYPE_CHECKING:
 
     from baton.flow.crew import Crew
     from baton.protocol.handoff import Handoff
+    from baton.stores.base import Moved
 
 TICK = 0.5
+SLICE = 0.001
 PATIENCE = 3600.0
 PRESENCE = 10.0  # how often a worker says that it is there
 
@@ -148,20 +150,14 @@ async def _next(crew: Crew, names: tuple[str, ...]) -> Grant:
 async def work(crew: Crew, taken: Handoff, alone: str = "") -> Handoff | None:
     """Execute a claimed handoff and commit what came of it."""
     alone = alone or ("" if crew.settings.handoffs else "handoffs are off")
+    time = asyncio.get_running_loop().time
+    since = 0.0
     while True:
         try:
-            await asyncio.sleep(0)  # other lines and timers get their turn between two hops
-            value = await execute.execute(crew, taken, alone)
-            if isinstance(value, Command) and alone:
-                error = f"HandoffsDisabled: {taken.to_agent} works alone ({alone}); answer without a Command"
-                value = failed(error, retryable=False)
-            try:
-                moved = await finish.apply(crew, finish.settle(crew, taken, value))
-            except (Fenced, StoreError):
-                raise
-            except Exception as error:  # noqa: BLE001 - whatever cannot be stored is a failed answer
-                result = failed(f"{type(error).__name__}: {error}", retryable=False)
-                moved = await finish.apply(crew, finish.settle(crew, taken, result))
+            if time() - since > SLICE:  # other lines and timers get their turn between two hops
+                await asyncio.sleep(0)
+                since = time()
+            moved = await _hop(crew, taken, alone)
         except Fenced:
             crew.tell("late", taken)
             return None
@@ -179,6 +175,21 @@ async def work(crew: Crew, taken: Handoff, alone: str = "") -> Handoff | None:
             continue
         await finish.apply(crew, finish.refused(crew, taken, moved))
         return None
+
+
+async def _hop(crew: Crew, taken: Handoff, alone: str) -> Moved:
+    """One attempt, and the step that follows from it."""
+    value = await execute.execute(crew, taken, alone)
+    if isinstance(value, Command) and alone:
+        error = f"HandoffsDisabled: {taken.to_agent} works alone ({alone}); answer without a Command"
+        value = failed(error, retryable=False)
+    try:
+        return await finish.apply(crew, finish.settle(crew, taken, value))
+    except (Fenced, StoreError):
+        raise
+    except Exception as error:  # noqa: BLE001 - whatever cannot be stored is a failed answer
+        result = failed(f"{type(error).__name__}: {error}", retryable=False)
+        return await finish.apply(crew, finish.settle(crew, taken, result))
 
 
 class Minder:

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
 
-__all__ = ["KINDS", "Redactor", "known", "redact", "redact_bytes", "redact_value"]
+__all__ = ["KINDS", "Redactor", "known", "redact", "redact_bytes", "redact_value", "suspicious"]
 
 MIN_KNOWN = 8
 _MAX_PASSES = 4
@@ -43,7 +43,8 @@ _HEX_TOKEN = b"x" + b"h" * 32
 _GITLAB = b"glphtx"  # "glpat-": too short to be sure of its capitals
 
 
-def _suspicious(data: bytes) -> bool:
+def suspicious(data: bytes) -> bool:
+    """Whether a secret may be in there; where not, nothing else needs to look."""
     words = data.translate(_SKELETON, _DROPPED)
     hexes = data.translate(_HEXES)
     # rfind looks for the first byte of its needle, find and "in" for the last: here that halves the time.
@@ -288,13 +289,13 @@ class Redactor:
     def redact(self, text: str) -> str:
         """Return the text with each secret replaced by `[redacted:<kind>]`."""
         data = text.encode("utf-8", "surrogatepass")
-        if not (self._needles and self._listed(data)) and not _suspicious(data):
+        if not (self._needles and self._listed(data)) and not suspicious(data):
             return text
         return self._scrub(text)
 
     def redact_bytes(self, data: bytes) -> bytes:
         """Return an encoded JSON document without its secrets; the same object when there were none."""
-        if not (self._needles and self._listed(data)) and not _suspicious(data):
+        if not (self._needles and self._listed(data)) and not suspicious(data):
             return data
         text = data.decode("utf-8", "surrogateescape")
         # Without escapes the document shows its strings as they are, so one look at the whole is enough.
@@ -375,7 +376,7 @@ def redact(text: str) -> str:
 
 def redact_bytes(data: bytes) -> bytes:
     """Return an encoded JSON document without its secrets; the same object when there were none."""
-    if not _suspicious(data):
+    if not suspicious(data):
         return data
     return _DEFAULT.redact_bytes(data)
 

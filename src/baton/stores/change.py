@@ -47,7 +47,7 @@ class Sums:
 class Change:
     """Everything that a transaction writes."""
 
-    __slots__ = ("alerts", "answered", "audit", "blobs", "breakers", "made", "moved", "sums", "workflow")
+    __slots__ = ("alerts", "answered", "audit", "blobs", "breakers", "made", "moved", "said", "sums", "workflow")
 
     def __init__(self) -> None:
         self.blobs: list[Blob] = []
@@ -55,7 +55,15 @@ class Change:
         self.made: list[Made] = []
         self.moved: list[Row] = []
         self.audit: list[Audited] = []
+        self.said: list[str] = []  # in the audit records, beside what their handoffs say
         self.sums: Sums | None = None
         self.breakers: list[Breaker] = []  # one without failures is forgotten
         self.alerts: list[tuple[str, str]] = []  # subject and text
         self.answered: tuple[str, str] | None = None  # the head of a line, and the handoff that answered it
+
+    def text(self) -> bytes:
+        """All that is new in it, to look through for secrets: what a record says beyond it, its handoff said before."""
+        new = [made.spec for made in self.made]
+        new += [row.result for row in (*self.moved, *(made.row for made in self.made)) if row.result]
+        new.append("\n".join(self.said).encode())
+        return b"\n".join(new)

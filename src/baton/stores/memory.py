@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Any
 
@@ -36,7 +36,7 @@ class MemoryStore(MemoryReads, Steps):
     def __init__(self) -> None:
         super().__init__()
         self._keys: dict[tuple[str, str], str] = {}  # parent and key
-        self._chains: Counter[tuple[str, bytes, str]] = Counter()  # workflow, fingerprint and receiver
+        self._chains: set[tuple[str, bytes, str]] = set()  # workflow, fingerprint and receiver
         self._prints: dict[str, bytes] = {}
         self._queues: defaultdict[str, list[tuple[int, int, str]]] = defaultdict(list)  # rank, arrival, id
         self._timers: list[tuple[int, int, str]] = []
@@ -53,7 +53,7 @@ class MemoryStore(MemoryReads, Steps):
         row = self._rows.get(handoff_id)
         if row is None:
             raise NotFound(f"handoff {handoff_id}: not in this store; `baton handoff list` shows what is")
-        return row if self._breakers else replace(row, breakers=False)
+        return row
 
     def existing(self, offer: Offer) -> Handoff | None:
         """The handoff that the same offer made before."""
@@ -89,7 +89,7 @@ class MemoryStore(MemoryReads, Steps):
             target.profile if target else None,
             target is None or target.available,
             len(self._held.get(handoff.to_agent, ())),
-            self.breakers_of(handoff) if self._breakers else (),
+            self.breakers_of(handoff),
         )
         return facts, flow.limits
 
@@ -109,6 +109,8 @@ class MemoryStore(MemoryReads, Steps):
 
     def breakers_of(self, handoff: Handoff) -> tuple[Breaker, ...]:
         """The breakers of its receiver and its route."""
+        if not self._breakers:
+            return ()
         wanted = subjects(handoff)
         return tuple(one for one in self.breakers() if one.subject in wanted)
 
@@ -170,7 +172,7 @@ class MemoryStore(MemoryReads, Steps):
         handoff = made.row.handoff
         self._arrival[handoff.id] = len(self._arrival)
         self._prints[handoff.id] = made.fingerprint
-        self._chains[handoff.workflow_id, made.fingerprint, handoff.to_agent] += 1
+        self._chains.add((handoff.workflow_id, made.fingerprint, handoff.to_agent))
         self._within.setdefault(handoff.workflow_id, []).append(handoff.id)
         if handoff.key and handoff.parent_id:
             self._keys[handoff.parent_id, handoff.key] = handoff.id

@@ -7,6 +7,7 @@ steps in one transaction count or set aside in a workflow is summed up first, so
 
 from __future__ import annotations
 
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Protocol
 
 from baton.errors import Fenced, IllegalTransition, Malformed
@@ -14,7 +15,7 @@ from baton.guards import breaker
 from baton.guards.base import ALLOW
 from baton.lifecycle import AUDIT_NAME, ENDED, Event, State, after, legal
 from baton.protocol.audit import FENCED, INITIATED, LATE
-from baton.protocol.codec import digest, iso, to_microseconds, to_time
+from baton.protocol.codec import canonical_record, digest, iso, to_microseconds, to_time
 from baton.protocol.context import Blob
 from baton.protocol.handoff import HUMAN, SUPERVISOR, Handoff
 from baton.protocol.limits import micro
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from baton.guards.base import Breaker, Facts, Verdict
     from baton.protocol.limits import Limits
     from baton.stores.base import Decide, Workflow
+    from baton.stores.rows import Clean
 
 _AFTER_OFFER = {"allow": State.OFFERED, "ask": State.WAITING, "refuse": State.REFUSED}
 _SAID = {State.WAITING: "approval_requested", State.REFUSED: "rejected", State.REJECTED: "rejected"}
@@ -54,10 +56,11 @@ class Reader(Protocol):
 class Plan(Change):
     """One operation: its answer, and what it wants written."""
 
-    __slots__ = ("late", "moment", "now", "rows")
+    __slots__ = ("clean", "late", "moment", "now", "rows")
 
-    def __init__(self, rows: Reader) -> None:
+    def __init__(self, rows: Reader, clean: Clean = bytes) -> None:
         super().__init__()
+        self.clean = clean  # `bytes` leaves them as they are
         self.rows = rows
         self.now = rows.now()
         self.moment = to_time(self.now)
@@ -87,7 +90,7 @@ class Plan(Change):
         handoff, (facts, limits) = offer.handoff, judged
         state = _AFTER_OFFER.get(verdict.kind, State.REJECTED)
         warnings = (*handoff.warnings, *verdict.warnings) if verdict.warnings else handoff.warnings
-        handoff, spec = stored(replace(handoff, state=state, timestamp=self.moment, warnings=warnings))
+        handoff, spec = stored(replace(handoff, state=state, timestamp=self.moment, warnings=warnings), self.clean)
         self.blobs += offer.blobs
         gaps = {"warnings": list(warnings)} if warnings else {}
         head = self._record(handoff, INITIATED, Note(reason=handoff.reason, by=handoff.from_agent, detail=gaps), "")
@@ -112,14 +115,14 @@ class Plan(Change):
         """A new handoff that nobody claims at once: when to look at it again, or why it has ended."""
         handoff, state = row.handoff, row.handoff.state
         if state is State.REFUSED:
-            result = written(failed(f"{verdict.error}: {verdict.reason}", retryable=False))
+            result = self.clean(canonical_record(failed(f"{verdict.error}: {verdict.reason}", retryable=False)))
             if handoff.line_id == handoff.id:
                 handoff = replace(handoff, answer_id=handoff.id)
             return replace(row, handoff=handoff, result=result)
         wait = limits.approval_seconds if state is State.WAITING else limits.ack_seconds
         if state is State.OFFERED and handoff.to_agent == HUMAN:
             wait = None
-            self.alerts.append((handoff.id, f"{handoff.from_agent} asks: {handoff.task:.200}"))
+            self._alert(handoff.id, f"{handoff.from_agent} asks: {handoff.task:.200}")
         due = self.now if state is State.REJECTED else _first_due(handoff, wait, self.now)
         return replace(row, handoff=replace(handoff, due_at=_moment(due)), due_at=due)
 
@@ -235,6 +238,7 @@ class Plan(Change):
         )
         head = self._record(moved, step.cause, Note(reason=step.reason), row.head) if step.cause else row.head
         head = self._record(moved, AUDIT_NAME[event], step, head)
+        self.said.append(step.to_agent)
         self.blobs += step.blobs
         tokens, cost = (0, 0) if remind else self._settle(step, row)
         held = state is State.CLAIMED
@@ -250,13 +254,13 @@ class Plan(Change):
                 row.cost_reserved if held else 0,
                 row.tokens_spent + tokens,
                 row.cost_spent + cost,
-                written(step.result) if step.result else None,
+                self.clean(canonical_record(step.result)) if step.result else None,
             )
         )
         if event not in {Event.REMIND, Event.SUSPEND}:  # the work, and a probe that it may be, goes on
             self._settle_breakers(step, row)
         if state is State.PARKED or (state is State.FAILED and step.by == SUPERVISOR):
-            self.alerts.append((moved.id, step.reason or "parked"))
+            self._alert(moved.id, step.reason or "parked")
         if ends_line:
             self._end_line(moved)
         return moved
@@ -276,9 +280,10 @@ class Plan(Change):
 
     def _settle_breakers(self, step: Step, row: Row) -> None:
         outcome = breaker.failure(step.event, step.result, step.cause)
-        if row.breakers or outcome:
+        known = self.rows.breakers_of(row.handoff) if row.breakers or outcome else ()
+        if known or outcome:
             said = outcome or ("success" if step.event is Event.COMPLETE else "")
-            self.breakers += breaker.settled(row.handoff, self.rows.breakers_of(row.handoff), said, self.now)
+            self.breakers += breaker.settled(row.handoff, known, said, self.now)
 
     def _end_line(self, handoff: Handoff) -> None:
         """Answer the one who waits for this line of handoffs."""
@@ -319,6 +324,10 @@ class Plan(Change):
             or _over(micro(flow.limits.max_cost), flow.cost_spent + flow.cost_reserved + over, over)
         )
 
+    def _alert(self, subject: str, text: str) -> None:
+        self.said.append(text)
+        self.alerts.append((subject, self.clean(text.encode(errors="surrogatepass")).decode(errors="surrogatepass")))
+
     def _summed(self, handoff: Handoff) -> Sums:
         if self.sums is None:
             self.sums = Sums(handoff.workflow_id)
@@ -326,7 +335,11 @@ class Plan(Change):
 
     def _record(self, handoff: Handoff, event: str, note: Note | Step, previous: str) -> str:
         """Write one audit record; its digest."""
-        data, sealed = record(handoff, self.moment, event, note, previous)
+        self.said += (note.reason, note.by)
+        if note.detail:
+            self.said.append(canonical_record(note.detail).decode())
+        data = self.clean(record(handoff, self.moment, event, note, previous))
+        sealed = sha256(data).digest()
         opens = not previous or event in _NEW_PARTIES
         task = handoff.context.task_id
         self.audit.append(Audited(handoff.id, task, handoff.from_agent, handoff.to_agent, opens, data, sealed))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 from functools import lru_cache
-from hashlib import sha256
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +20,11 @@ from baton.protocol.results import Return
 from baton.protocol.secrets import redact_bytes
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from baton.stores.base import Step
+
+    Clean = Callable[[bytes], bytes]
 
 MILLISECOND = timedelta(milliseconds=1)
 
@@ -93,18 +96,18 @@ _standing = attrgetter(*_FRESH)
 _UNTOUCHED = tuple(_FRESH.values())
 
 
-def stored(handoff: Handoff) -> tuple[Handoff, bytes]:
+def stored(handoff: Handoff, clean: Clean) -> tuple[Handoff, bytes]:
     """A handoff as a store keeps it, and the bytes of what of it never changes; the rest lives in columns.
 
-    Without secrets, and without a part that somebody else could still change.
+    Nobody else can still change a part of it.
     """
     standing = _standing(handoff)
     data = canonical_record(handoff if standing == _UNTOUCHED else replace(handoff, **_FRESH))
-    clean = redact_bytes(data)
+    spec = clean(data)
     context = handoff.context
-    if clean is not data or context.completed_work or context.metadata or context.context_variables:
-        handoff = replace(read_spec(clean), **dict(zip(_FRESH, standing, strict=True)))
-    return handoff, clean
+    if spec is not data or context.completed_work or context.metadata or context.context_variables:
+        handoff = replace(read_spec(spec), **dict(zip(_FRESH, standing, strict=True)))
+    return handoff, spec
 
 
 FOUND = frozenset(
@@ -130,15 +133,15 @@ class Note(msgspec.Struct, frozen=True, kw_only=True):
     result: Return | None = None
 
 
-def record(handoff: Handoff, moment: datetime, event: str, note: Note | Step, previous: str) -> tuple[bytes, bytes]:
-    """The audit record of one event, as bytes and digest; `handoff` already stands in its new state."""
+def record(handoff: Handoff, moment: datetime, event: str, note: Note | Step, previous: str) -> bytes:
+    """The audit record of one event; `handoff` already stands in its new state."""
     duration = tokens = outcome = None
     if note.result is not None:
         duration = (moment - handoff.timestamp) // MILLISECOND
         tokens = note.result.audit.tokens_consumed or None
         outcome = "failed" if note.result.status == "timeout" else note.result.status
     context = handoff.context
-    data = write_record(
+    return write_record(
         AuditRecord(
             handoff_id=handoff.id,
             timestamp=moment,
@@ -166,8 +169,6 @@ def record(handoff: Handoff, moment: datetime, event: str, note: Note | Step, pr
             previous=previous,
         )
     )
-    data = redact_bytes(data)
-    return data, sha256(data).digest()
 
 
 def written(value: msgspec.Struct) -> bytes:

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from baton.protocol.secrets import redact_bytes, suspicious
 from baton.stores.plan import Plan, Reader
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from baton.guards.base import Verdict
     from baton.protocol.handoff import Handoff
     from baton.stores.base import Claim, Decide, Grant, Moved, Offer, Step
     from baton.stores.change import Change
+
+T = TypeVar("T")
 
 
 class Steps(Reader):
@@ -26,19 +31,26 @@ class Steps(Reader):
     def write(self, change: Change) -> None:
         """Write what a plan holds."""
 
+    def _planned(self, operation: Callable[[Plan], T]) -> tuple[Plan, T]:
+        """A plan and its answer; planned again, and masked, where a look at all of it finds what may be a secret."""
+        plan = Plan(self)
+        answer = operation(plan)
+        if suspicious(plan.text()):
+            plan = Plan(self, redact_bytes)
+            answer = operation(plan)
+        return plan, answer
+
     def offer(self, offer: Offer, decide: Decide, accept: Decide | None = None) -> tuple[Handoff, Verdict]:
         """Make a handoff: facts, verdict, state and `initiated` in one transaction."""
         with self.transaction():
-            plan = Plan(self)
-            made = plan.offer(offer, decide, accept)
+            plan, made = self._planned(lambda plan: plan.offer(offer, decide, accept))
             self.write(plan)
             return made
 
     def claim(self, claim: Claim, decide: Decide) -> Grant:
         """Give one offered handoff to one holder, or say why not."""
         with self.transaction():
-            plan = Plan(self)
-            grant = plan.claim(claim, decide)
+            plan, grant = self._planned(lambda plan: plan.claim(claim, decide))
             if grant.won:
                 self.write(plan)
             return grant
@@ -46,8 +58,7 @@ class Steps(Reader):
     def advance(self, step: Step, decide: Decide | None = None, accept: Decide | None = None) -> Moved:
         """Apply one event; a claim that is no longer current is refused and written down."""
         with self.transaction():
-            plan = Plan(self)
-            moved = plan.advance(step, decide, accept)
+            plan, moved = self._planned(lambda plan: plan.advance(step, decide, accept))
             self.write(plan)
         if plan.late is not None:
             raise plan.late
@@ -56,7 +67,6 @@ class Steps(Reader):
     def spend(self, handoff_id: str, epoch: int, tokens: int, cost: int) -> bool:
         """Count tokens and money while the work runs; False when the workflow cannot afford them."""
         with self.transaction():
-            plan = Plan(self)
-            affordable = plan.spend(handoff_id, epoch, tokens, cost)
+            plan, affordable = self._planned(lambda plan: plan.spend(handoff_id, epoch, tokens, cost))
             self.write(plan)
             return affordable

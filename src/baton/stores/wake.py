@@ -37,11 +37,12 @@ class Hub:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._watches: WeakKeyDictionary[asyncio.AbstractEventLoop, _Watch] = WeakKeyDictionary()
+        self._armed: dict[_Watch, asyncio.AbstractEventLoop] = {}  # those with somebody who waits
 
     def notify(self) -> None:
         """Something changed: let everybody look again."""
-        for loop, watch in list(self._watches.items()):
-            if watch.waiting and not loop.is_closed():
+        for watch, loop in list(self._armed.items()):
+            if not loop.is_closed():
                 loop.call_soon_threadsafe(_wake, watch)
 
     async def changed(self, seconds: float, look: Callable[[], bool]) -> bool:
@@ -52,6 +53,7 @@ class Hub:
             watch = self._watches[loop] = _Watch()
         future: asyncio.Future[None] = loop.create_future()
         watch.waiting.add(future)
+        self._armed[watch] = loop
         try:
             if watch.task is None and self._store.on_disk:
                 # Read before the look: what is written after it changes the version.
@@ -62,9 +64,11 @@ class Hub:
             return future.done() or look()
         finally:
             watch.waiting.discard(future)
-            if not watch.waiting and watch.task is not None:
-                watch.task.cancel()
-                watch.task = None
+            if not watch.waiting:
+                self._armed.pop(watch, None)
+                if watch.task is not None:
+                    watch.task.cancel()
+                    watch.task = None
 
     async def _look_out(self, watch: _Watch, seen: int) -> None:
         """Ask the store, for all who wait on this loop, whether another process wrote."""
@@ -125,16 +129,21 @@ class Writer:
         finally:
             lane.callers -= count
 
+    @property
+    def shared(self) -> bool:
+        """Whether others of this event loop commit at the same time, so that waiting for them pays."""
+        return self._store.on_disk and self._lane().callers > 1
+
     async def __call__(self, operation: Callable[[], T], unwanted: Callable[[T], None] | None = None) -> T:
         """Run one mutator of the store and tell those who wait.
 
         A caller that is cancelled meanwhile cannot take the commit back: `unwanted` gets what came of it.
         """
-        lane = self._lane()
-        if lane.callers <= 1 or not self._store.on_disk:
+        if not self.shared:
             result = operation()
             self._hub.notify()
             return result
+        lane = self._lane()
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         lane.queue.append(_Wish(operation, future, unwanted))
         if lane.flush is None:
