@@ -17,6 +17,8 @@ BatonError
 │   └── UnknownAgent     the named agent is not registered
 ├── Conflict             somebody else was faster
 │   ├── Held             the work has another live owner
+│   ├── Locked           a file is locked by somebody else
+│   ├── Deadlock         waiting for a lock would never end
 │   ├── Fenced           a newer claim exists; what the old one did is not applied
 │   └── IllegalTransition the state does not allow the event
 ├── Unfinished           the work did not end
@@ -98,6 +100,14 @@ class Conflict(BatonError):
 
 class Held(Conflict):
     """The work has another live owner."""
+
+
+class Locked(Conflict):
+    """A file is locked by somebody else."""
+
+
+class Deadlock(Conflict):
+    """Waiting for a lock would never end: its holder waits for the one who asks."""
 
 
 class Fenced(Conflict):

@@ -6,13 +6,15 @@ BATON_RACE=N races for N items instead of 10,000.
 import functools
 import os
 import sqlite3
+from pathlib import Path
 
 from baton.guards.base import Verdict
 from baton.lifecycle import Event
 from baton.protocol.handoff import Handoff
 from baton.protocol.limits import Limits
+from baton.protocol.locks import Wanted
 from baton.stores import open_store
-from baton.stores.base import Step
+from baton.stores.base import LockRequest, Step
 from baton.testing import NaiveClaims, race
 from baton.testing.contracts import flaws
 from baton.testing.contracts.evidence import MANY
@@ -82,6 +84,23 @@ def test_workers_that_take_what_is_next_take_each_once(tmp_path):
     assert {(handoff.epoch, handoff.attempt) for handoff in found} == {(1, 1)}
     assert len({handoff.holder for handoff in found}) > 1
     assert flaws(store) == []
+    store.close()
+
+
+def locker(path, owner):
+    store = opened(path)
+    return lambda item: not store.lock(LockRequest(owner=owner, wanted=(Wanted(f"/r/{item}"),))).blockers
+
+
+def test_one_holder_of_each_lock(tmp_path):
+    path = str(tmp_path / "store.db")
+    opened(path).close()
+    result = race(functools.partial(locker, path), [f"file-{number}" for number in range(400)], PROCESSES)
+    assert (result.doubles, result.unclaimed) == (0, 0)
+    store = opened(path)
+    assert {(Path(one.path).name, one.owner) for one in store.locks()} == {
+        (item, owners[0]) for item, owners in result.winners_per_item.items()
+    }
     store.close()
 
 

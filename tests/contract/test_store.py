@@ -3,7 +3,7 @@
 import tempfile
 
 from baton.stores import open_store
-from baton.testing.contracts import BudgetContract, ClaimsContract, StoreContract, TransitionContract
+from baton.testing.contracts import BudgetContract, ClaimsContract, LockContract, StoreContract, TransitionContract
 
 
 class InMemory:
@@ -56,3 +56,12 @@ class TestTransitionsInSqlite(InSqlite, TransitionContract): ...
 
 
 class TestTransitionsInFile(InFile, TransitionContract): ...
+
+
+class TestLocksInMemory(InMemory, LockContract): ...
+
+
+class TestLocksInSqlite(InSqlite, LockContract): ...
+
+
+class TestLocksInFile(InFile, LockContract): ...

@@ -623,3 +623,26 @@ def test_hostile_text_is_printed_harmlessly(team, baton, documents):
     code, _, err = baton("handoff", "show", "\x1b[31mxxxx")
     assert code == 1
     assert err.rstrip("\n").isprintable()
+
+
+def test_lock_and_unlock(baton, documents, place):
+    (mine,) = documents("lock", "a.py", "--as", "claude")
+    assert (mine["path"], mine["lock_type"], mine["state"], mine["owner"]) == (
+        str(place.resolve() / "a.py"),
+        "exclusive",
+        "held",
+        "claude",
+    )
+    code, _, err = baton("lock", "a.py", "--as", "codex")
+    assert code == 1
+    assert "a.py is locked by claude" in err
+    assert baton("lock", "docs", "--shared")[0] == 0
+    assert baton("lock", "docs/x.md", "--shared", "--as", "codex")[0] == 0
+    assert [(one["owner"], one["lock_type"]) for one in documents("lock")] == [
+        ("claude", "exclusive"),
+        ("ana", "shared"),
+        ("codex", "shared"),
+    ]
+    assert documents("unlock", "--as", "claude") == [{"owner": "claude", "unlocked": 1}]
+    assert documents("unlock", "--as", "claude", code=1) == [{"owner": "claude", "unlocked": 0}]
+    assert baton("lock", "a.py", "--as", "codex", "--wait", "soon")[0] == 2

@@ -8,6 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
+    from os import PathLike
+
     from baton.protocol.context import Message
     from baton.protocol.handoff import Handoff
     from baton.protocol.results import Return
@@ -35,6 +37,7 @@ class Turn(Protocol):
     async def delegate(self, to: str, task: str, **options: Any) -> Return: ...
     async def ask(self, question: str, **options: Any) -> Any: ...
     async def charge(self, tokens: int = 0, cost: float = 0.0) -> None: ...
+    def lock(self, *paths: str | PathLike[str], shared: bool = False, timeout: float = 60.0) -> Any: ...
     def progress(self, note: str) -> None: ...
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import inspect
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from contextvars import copy_context
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable, Coroutine, Iterator
+    from os import PathLike
 
     from baton.agents.base import Turn
 
@@ -46,13 +48,25 @@ class BlockingTurn:
         self._turn = turn
         self._loop = loop
 
+    @contextmanager
+    def lock(self, *paths: str | PathLike[str], **options: Any) -> Iterator[None]:
+        """Lock files while the block runs."""
+        hold = self._turn.lock(*paths, **options)
+        self._wait(hold.acquire())
+        try:
+            yield
+        finally:
+            self._wait(hold.release())
+
+    def _wait(self, call: Coroutine[Any, Any, Any]) -> Any:
+        return asyncio.run_coroutine_threadsafe(call, self._loop).result()
+
     def __getattr__(self, name: str) -> Any:
         value = getattr(self._turn, name)
         if not inspect.iscoroutinefunction(value):
             return value
 
         def blocking(*args: Any, **options: Any) -> Any:
-            call: Coroutine[Any, Any, Any] = value(*args, **options)
-            return asyncio.run_coroutine_threadsafe(call, self._loop).result()
+            return self._wait(value(*args, **options))
 
         return blocking

@@ -30,6 +30,10 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "agents list": ("agents", "who there is"),
         "agents match": ("agents", "who fits a capability or task"),
     },
+    "Share files": {
+        "lock": ("locks", "lock files, or list who holds which"),
+        "unlock": ("locks", "give locked files back"),
+    },
     "See what happened": {
         "history": ("people", "conversations, or the handoffs of one"),
         "graph": ("graph", "draw a workflow in the terminal or as Mermaid"),

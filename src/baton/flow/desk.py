@@ -10,14 +10,19 @@ import msgspec
 from baton.errors import Malformed, NotFound, named
 from baton.flow import finish
 from baton.flow.crew import call_off
+from baton.flow.locks import Hold, wanted
 from baton.lifecycle import Event, State
+from baton.protocol.codec import name
 from baton.protocol.handoff import HUMAN, Handoff
 from baton.protocol.results import ACCEPTANCES, Acceptance, Defer, Reject, as_return, checked, failed
-from baton.stores.base import Claim, Grant, Step
+from baton.stores.base import Claim, Grant, LockRequest, Step
 from baton.stores.holder import LEASED
 
 if TYPE_CHECKING:
+    import os
+
     from baton.flow.crew import Crew
+    from baton.protocol.locks import Lock
     from baton.stores.base import Alert, Store
     from baton.stores.trail import AuditTrail
 
@@ -42,14 +47,14 @@ class Desk:
 
         `lease` is how long the claim holds, `estimate` how long the work will probably take. Seconds.
         """
-        wanted = Claim(
+        claim = Claim(
             holder=holder or (self._crew.holder if lease is None else self._crew.holder + LEASED),
             id=handoff_id,
             agents=(agent,),
             lease=int((lease or self._crew.settings.lease) * 1e6),
             estimate=None if estimate is None else self.store.now() + int(estimate * 1e6),
         )
-        return self.store.claim(wanted, self._crew.judge_claim)
+        return self.store.claim(claim, self._crew.judge_claim)
 
     def give_back(self, handoff_id: str, value: Any, *, epoch: int | None = None, by: str = "") -> Handoff:
         """Answer a handoff: a return or content, a Command, Reject or Defer; a stale epoch is refused."""
@@ -114,6 +119,33 @@ class Desk:
         self._crew.tell(moved.handoff.status, moved.handoff)
         self._crew.hub.notify()
         return moved.handoff
+
+    def lock(
+        self,
+        *paths: str | os.PathLike[str],
+        owner: str,
+        shared: bool = False,
+        timeout: float = 0.0,
+        lease: float = 600.0,
+    ) -> Hold:
+        """Lock files for a person or program: `async with relay.lock("src/a.py", owner="ana"):`.
+
+        All of them or none; waits at most `timeout` seconds. They are free again after `lease` seconds at the latest.
+        """
+        name(owner, "owner")
+        request = LockRequest(owner=owner, wanted=wanted(paths), shared=shared, lease=int(lease * 1e6))
+        return Hold(self._crew, request, timeout)
+
+    def unlock(self, owner: str, *paths: str | os.PathLike[str]) -> int:
+        """Give back what an owner locked, or only these files; how many there were."""
+        count = self.store.unlock(owner, tuple(one.path for one in wanted(paths)) if paths else ())
+        self._crew.hub.notify()
+        return count
+
+    def locks(self) -> list[Lock]:
+        """The locks that hold now, and who waits for one, in the order in which they were asked for."""
+        now = self.store.now()
+        return [one for one in self.store.locks() if one.until is None or one.until > now]
 
     def get(self, handoff_id: str) -> Handoff:
         """One handoff as it stands."""

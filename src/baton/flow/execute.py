@@ -22,6 +22,7 @@ from baton.errors import (
     Refused,
 )
 from baton.flow.crew import Running
+from baton.flow.locks import Hold, wanted
 from baton.flow.prepare import delegate, scoped
 from baton.guards.triggers import escalation
 from baton.lifecycle import State
@@ -30,9 +31,11 @@ from baton.protocol.context import DEFAULT_TRANSFER, Message, merge, newest_firs
 from baton.protocol.handoff import HUMAN, Handoff, Requirement, Validation, fingerprint
 from baton.protocol.limits import MILLION
 from baton.protocol.results import Account, Command, Defer, Escalate, Reject, Return, Updates, as_return, failed
-from baton.stores.base import Offer
+from baton.stores.base import LockRequest, Offer
 
 if TYPE_CHECKING:
+    from os import PathLike
+
     from baton.flow.crew import Crew
 
 
@@ -157,6 +160,16 @@ class LiveTurn:
             self._state = merge(self.state, updates.variables_changed)
         self._running.artifacts += updates.artifacts_produced
         return answer
+
+    def lock(self, *paths: str | PathLike[str], shared: bool = False, timeout: float = 60.0) -> Hold:
+        """Lock files while this turn works on them: `async with turn.lock("src/a.py"):` (`with` without async).
+
+        All of them or none, waiting at most so many seconds for others. Whatever is not given back before is free
+        when the claim ends. The parts that this turn delegates may use the files as well.
+        """
+        handoff = self.handoff
+        request = LockRequest(owner=handoff.id, epoch=handoff.epoch, wanted=wanted(paths), shared=shared)
+        return Hold(self._crew, request, timeout)
 
     async def ask(self, question: str, *, to: str = HUMAN, **options: Any) -> Any:
         """Ask a person (or an agent) and wait for the answer, however long it takes."""

@@ -17,6 +17,7 @@ from baton.lifecycle import Event, State
 from baton.protocol.context import Blob
 from baton.protocol.handoff import Handoff
 from baton.protocol.limits import Limits
+from baton.protocol.locks import Lock, Wanted
 from baton.protocol.profile import Profile
 from baton.protocol.results import Return
 
@@ -86,6 +87,24 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     result: Return | None = None
     blobs: Sequence[Blob] = ()
     then: Offer | None = None  # the next handoff of the same line
+
+
+class LockRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """Files that an owner wants, all of them or none. A handoff is an owner while `epoch` is its current claim."""
+
+    owner: str
+    wanted: tuple[Wanted, ...]
+    shared: bool = False
+    epoch: int | None = None
+    lease: int = 600_000_000  # without a claim: how long
+    queue: int | None = None  # keep a place for so long where it has to wait
+
+
+class LockAnswer(msgspec.Struct, frozen=True):
+    """Granted where nobody keeps it out; `circle` names those who would wait for one another for ever."""
+
+    blockers: tuple[Lock, ...] = ()
+    circle: tuple[str, ...] = ()
 
 
 class Moved(msgspec.Struct, frozen=True):
@@ -166,6 +185,9 @@ class Store(Claims, Protocol):
     def offer(self, offer: Offer, decide: Decide, accept: Decide | None = None) -> tuple[Handoff, Verdict]: ...
     def spend(self, handoff_id: str, epoch: int, tokens: int, cost: int) -> bool: ...
     def postpone(self, handoff: Handoff, due_at: int | None) -> bool: ...
+    def lock(self, request: LockRequest) -> LockAnswer: ...
+    def unlock(self, owner: str, paths: Sequence[str] = (), *, queued: bool = False) -> int: ...
+    def locks(self) -> list[Lock]: ...
     def batch(self, operations: Sequence[Callable[[], Any]]) -> list[Any]: ...
     def close(self) -> None: ...
 

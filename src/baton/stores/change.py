@@ -47,7 +47,19 @@ class Sums:
 class Change:
     """Everything that a transaction writes."""
 
-    __slots__ = ("alerts", "answered", "audit", "blobs", "breakers", "made", "moved", "said", "sums", "workflow")
+    __slots__ = (
+        "alerts",
+        "answered",
+        "audit",
+        "blobs",
+        "breakers",
+        "freed",
+        "made",
+        "moved",
+        "said",
+        "sums",
+        "workflow",
+    )
 
     def __init__(self) -> None:
         self.blobs: list[Blob] = []
@@ -55,6 +67,7 @@ class Change:
         self.made: list[Made] = []
         self.moved: list[Row] = []
         self.audit: list[Audited] = []
+        self.freed: list[str] = []  # handoffs whose locks end with their claim
         self.said: list[str] = []  # in the audit records, beside what their handoffs say
         self.sums: Sums | None = None
         self.breakers: list[Breaker] = []  # one without failures is forgotten

@@ -18,12 +18,13 @@ from baton.stores.rows import Row, replace
 from baton.stores.steps import Steps
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from contextlib import AbstractContextManager
 
     from baton.guards.base import Breaker
     from baton.protocol.handoff import Handoff
     from baton.protocol.limits import Limits
+    from baton.protocol.locks import Lock
     from baton.stores.base import Offer, Workflow
     from baton.stores.change import Change, Made, Sums
 
@@ -41,6 +42,8 @@ class MemoryStore(MemoryReads, Steps):
         self._queues: defaultdict[str, list[tuple[int, int, str]]] = defaultdict(list)  # rank, arrival, id
         self._timers: list[tuple[int, int, str]] = []
         self._timed = 0
+        self._locks: dict[int, Lock] = {}
+        self._lock_seq = 0
 
     def transaction(self) -> AbstractContextManager[Any]:
         """One step at a time."""
@@ -153,6 +156,8 @@ class MemoryStore(MemoryReads, Steps):
             self._trail.append(record)
             self._of.setdefault(record.handoff_id, []).append(len(self._trail))
         self._put_breakers(change.breakers)
+        if change.freed and self._locks:
+            self._locks = {seq: one for seq, one in self._locks.items() if one.owner not in change.freed}
         for subject, text in change.alerts:
             self._alerts.append(Alert(id=clock.new_id(), subject=subject, text=text, raised_at=self.now()))
         self._version += 1
@@ -216,6 +221,19 @@ class MemoryStore(MemoryReads, Steps):
             tokens_spent=flow.tokens_spent + sums.tokens_spent,
             cost_spent=flow.cost_spent + sums.cost_spent,
         )
+
+    def locks(self) -> list[Lock]:
+        """Every lock, and every place in a queue, in the order in which they were asked for."""
+        return list(self._locks.values())
+
+    def put_locks(self, drop: Iterable[int], put: Iterable[Lock]) -> None:
+        """Remove some locks, and add others at the end of the queue."""
+        for seq in drop:
+            del self._locks[seq]
+        for one in put:
+            self._lock_seq += 1
+            self._locks[self._lock_seq] = replace(one, seq=self._lock_seq)
+        self._version += 1
 
     # --- time --------------------------------------------------------------------------------------
 

@@ -257,6 +257,8 @@ class Plan(Change):
                 self.clean(canonical_record(step.result)) if step.result else None,
             )
         )
+        if row.locks and handoff.state is State.CLAIMED and not held:
+            self.freed.append(handoff.id)
         if event not in {Event.REMIND, Event.SUSPEND}:  # the work, and a probe that it may be, goes on
             self._settle_breakers(step, row)
         if state is State.PARKED or (state is State.FAILED and step.by == SUPERVISOR):

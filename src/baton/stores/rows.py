@@ -86,6 +86,7 @@ class Row(msgspec.Struct, frozen=True):
     cost_spent: int = 0
     result: bytes | None = None
     breakers: bool = True  # whether any breaker counts failures, as far as known
+    locks: bool = True  # whether there are any locks, as far as known
 
 
 _FRESH: dict[str, Any] = {

@@ -9,6 +9,7 @@ from baton.errors import NotFound
 from baton.guards.base import Breaker, Facts
 from baton.protocol.codec import canonical_record
 from baton.protocol.handoff import rank
+from baton.protocol.locks import Lock
 from baton.stores.connection import statements
 from baton.stores.rows import Row, read_agents, read_limits, read_profile, read_spec, stands
 from baton.stores.sqlite_reads import Reads
@@ -155,6 +156,8 @@ class SqliteStore(Reads, Steps):
             rows = change.audit[first : first + 4]
             execute(_AUDIT[len(rows) - 1], [value for row in rows for value in row])
         self._put_breakers(change.breakers)
+        for owner in change.freed:
+            execute(SQL["free_locks"], (owner,))
         for subject, text in change.alerts:
             self._put_alert(subject, text, self.now())
 
@@ -191,6 +194,24 @@ class SqliteStore(Reads, Steps):
                 self._db.execute(SQL["put_breaker"], bindings)
             else:
                 self._db.execute(SQL["drop_breaker"], (one.subject, one.failure))
+
+    def locks(self) -> list[Lock]:
+        """Every lock, and every place in a queue, in the order in which they were asked for."""
+        return [
+            Lock(
+                seq=seq, path=path, owner=owner, shared=bool(shared), granted=bool(granted), file=file, since=since,
+                until=until,
+            )
+            for seq, path, owner, shared, granted, file, since, until in self._db.rows(SQL["locks"])
+        ]  # fmt: skip
+
+    def put_locks(self, drop: Iterable[int], put: Iterable[Lock]) -> None:
+        """Remove some locks, and add others at the end of the queue."""
+        for seq in drop:
+            self._db.execute(SQL["drop_lock"], (seq,))
+        for one in put:
+            bindings = (one.path, one.owner, one.shared, one.granted, one.file, one.since, one.until)
+            self._db.execute(SQL["put_lock"], bindings)
 
     def renew(self, handoff_id: str, epoch: int, lease: int) -> bool:
         """Prolong a claim; False where it is no longer the current one."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from baton.protocol.secrets import redact_bytes, suspicious
+from baton.stores.locking import Locking
 from baton.stores.plan import Plan, Reader
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Steps(Reader):
+class Steps(Reader, Locking, Protocol):
     """Offer, claim, advance and spend, over the rows that a store reads and writes."""
 
     @abstractmethod

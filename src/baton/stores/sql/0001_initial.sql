@@ -119,3 +119,16 @@ CREATE TABLE alert (
     resolved_at INTEGER,
     resolved_by TEXT NOT NULL DEFAULT ''
 ) WITHOUT ROWID;
+
+-- One row for each file and owner, granted or waiting; the order of the rows is the queue.
+CREATE TABLE lock (
+    seq     INTEGER PRIMARY KEY,
+    path    TEXT NOT NULL,
+    owner   TEXT NOT NULL,
+    shared  INTEGER NOT NULL,
+    granted INTEGER NOT NULL,
+    file    TEXT NOT NULL,
+    since   INTEGER NOT NULL,
+    until   INTEGER
+);
+CREATE INDEX lock_owner ON lock (owner);

@@ -63,7 +63,7 @@ UPDATE handoff SET lease_until = ?1, due_at = min(?1, coalesce(timeout_at, ?1))
 -- name: stand
 SELECT state, attempt, epoch, reroutes, holder, due_at, answer_id, to_agent, approved_by, audit_head, lease_until,
        timeout_at, reminded, tokens_reserved, cost_reserved, tokens_spent, cost_spent, result,
-       EXISTS (SELECT 1 FROM breaker)
+       EXISTS (SELECT 1 FROM breaker), EXISTS (SELECT 1 FROM lock)
   FROM handoff WHERE id = ?;
 
 -- name: spec
@@ -114,3 +114,15 @@ SELECT a.profile, a.available, a.seen_at, (SELECT count(*) FROM handoff WHERE to
 
 -- name: put_alert
 INSERT INTO alert (id, subject, text, raised_at) VALUES (?, ?, ?, ?);
+
+-- name: locks
+SELECT seq, path, owner, shared, granted, file, since, until FROM lock ORDER BY seq;
+
+-- name: put_lock
+INSERT INTO lock (path, owner, shared, granted, file, since, until) VALUES (?, ?, ?, ?, ?, ?, ?);
+
+-- name: drop_lock
+DELETE FROM lock WHERE seq = ?;
+
+-- name: free_locks
+DELETE FROM lock WHERE owner = ?;
