@@ -10,6 +10,7 @@ from baton.cli import main
 from baton.cli.verbs import GROUPS, VERBS
 from baton.protocol.context import Context
 from baton.protocol.handoff import Handoff
+from baton.protocol.profile import Profile
 
 STORE = ".baton/baton.db"
 
@@ -126,24 +127,30 @@ def test_options_of_every_verb_may_stand_before_it(baton, team):
 
 # --- stores ------------------------------------------------------------------------------------
 
-READS = [
-    "handoff list", "waiting", "alerts", "history", "agents list", "audit query", "stats", "graph", "breaker list",
-    "recover", "recover --dry-run",
+NO_STORE = [
+    "handoff list", "handoff list --watch", "handoff show 3fa2c81b", "waiting", "alerts", "history", "agents list",
+    "agents match refunds", "audit query", "audit verify", "audit verify --accept-new", "audit export", "stats",
+    "graph", "breaker list", "breaker reset billing", "recover", "recover --dry-run",
+    "handoff accept --agent billing", "handoff cancel 3fa2c81b", "approve 3fa2c81b",
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("verb", READS)
-def test_reading_without_a_store_makes_none_and_says_what_to_do(verb, baton, place):
-    code, out, err = baton(*verb.split())
-    assert (code, out) == (0, "")
-    assert err
-    assert not (place / ".baton").exists()
+@pytest.mark.parametrize("store", [[], ["--store", "new/typo.db"]])
+@pytest.mark.parametrize("verb", NO_STORE)
+def test_without_a_store_none_is_made_and_the_error_says_what_to_do(verb, store, baton, place):
+    code, out, err = baton(*verb.split(), *store)
+    assert (code, out) == (1, "")
+    assert (store[-1] if store else STORE) in err
+    assert "handoff send" in err
+    assert list(place.iterdir()) == []
 
 
-def test_a_named_store_that_is_not_there_is_not_found(baton):
-    code, _, err = baton("handoff", "list", "--store", "typo.db")
-    assert code == 1
-    assert "typo.db" in err
+def test_doctor_and_migrate_make_no_store_either(baton, place):
+    code, out, _ = baton("doctor")
+    assert code == 0
+    assert "not there yet" in out
+    assert baton("store", "migrate")[0] == 1
+    assert list(place.iterdir()) == []
 
 
 def test_the_default_store_is_for_its_owner_only(sent, place):
@@ -155,7 +162,7 @@ def test_the_default_store_is_for_its_owner_only(sent, place):
 def test_the_store_can_be_named_by_option_and_environment(baton, team, documents, monkeypatch):
     assert documents("agents", "list", "--store", f"sqlite://{STORE}")
     monkeypatch.setenv("BATON_STORE", "other.db")
-    assert documents("agents", "list") == []
+    assert documents("agents", "list", code=1)[0]["kind"] == "NotFound"
     assert not Path("other.db").exists()
 
 
@@ -400,6 +407,74 @@ def test_a_changed_trail_is_broken(team, documents, place):
         assert report["ok"] is False
     checks = {one["name"]: one for one in documents("doctor", code=3)[0]["checks"]}
     assert checks["audit"]["ok"] is False
+
+
+def test_a_replaced_log_is_missed_until_a_person_accepts_it(team, documents, baton, place):
+    with Relay(STORE) as relay:
+        relay.hand_off(Handoff(from_agent="user", to_agent="billing", task="the truth"))
+        old = relay.store.id
+    with Relay("fresh.db") as relay:
+        relay.store.register(Profile(agent_id="billing"))
+        relay.hand_off(Handoff(from_agent="user", to_agent="billing", task="another story"))
+    for file in (place / ".baton").iterdir():
+        file.unlink()
+    Path("fresh.db").rename(STORE)
+    code, out, _ = baton("audit", "verify")
+    assert code == 3
+    assert f"replaced: log {old}, which reached record 1: " in out
+    assert "--accept-new" in out
+    assert documents("audit", "verify", code=3)[0]["report"]["findings"][0]["kind"] == "replaced"
+    assert {one["name"]: one["ok"] for one in documents("doctor", code=3)[0]["checks"]}["audit"] is False
+    code, out, err = baton("audit", "verify", "--accept-new", "--by", "ana", "--reason", "moved house")
+    assert (code, out.splitlines()[0][:9]) == (0, "verified:")
+    assert f"stands in place of {old}, as ana said on " in err
+    assert "moved house" in err
+    [said] = documents("audit", "verify")[0]["accepted"]
+    assert (said["by"], said["reason"], said["instead_of"]) == ("ana", "moved house", [old])
+    for file in (place / ".baton").iterdir():
+        file.unlink()
+    baton("agents", "register", "billing")
+    [report] = documents("audit", "verify", code=3)
+    assert report["report"]["problems"] == 2  # what was accepted for one log is not for another
+
+
+def test_a_deleted_log_is_missed(team, documents, baton, place):
+    with Relay(STORE) as relay:
+        relay.hand_off(Handoff(from_agent="user", to_agent="billing", task="x"))
+        old = relay.store.id
+    for file in (place / ".baton").iterdir():
+        file.unlink()
+    code, out, err = baton("audit", "verify")
+    assert (code, out) == (3, "")
+    assert f"log {old}, which reached record 1" in err
+    assert documents("audit", "verify", code=3)[0]["kind"] == "AuditBroken"
+    checks = {one["name"]: one for one in documents("doctor", code=3)[0]["checks"]}
+    assert old in checks["store"]["found"]
+    assert list((place / ".baton").iterdir()) == []
+    assert baton("audit", "verify", "--accept-new")[0] == 3
+    baton("agents", "register", "billing")
+    assert baton("audit", "verify")[0] == 3
+    assert baton("audit", "verify", "--accept-new")[0] == 0
+    assert baton("audit", "verify")[0] == 0
+
+
+def test_an_export_is_checked_without_a_store(sent, baton, place):
+    sent()
+    assert baton("audit", "export", "--project", "shop")[0] == 0
+    exported = place / "core" / "logs" / "shop" / "handoff-audit"
+    assert baton("audit", "verify", exported, "--accept-new")[0] == 2
+    for file in (place / ".baton").iterdir():
+        file.unlink()
+    assert baton("audit", "verify", exported)[1].startswith("verified: records 1 to 1")
+    assert list((place / ".baton").iterdir()) == []
+
+
+def test_nothing_to_export_makes_no_folder(team, baton, place):
+    code, out, err = baton("audit", "export", "--root", ".")
+    assert (code, out) == (0, "")
+    assert "nothing new to export" in err
+    assert not (place / "core").exists()
+    assert baton("audit", "export", "--root", "nowhere")[0] == 2
 
 
 def worked(place):

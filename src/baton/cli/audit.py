@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from baton import config
+from baton.cli.answer import BY, REASON
 from baton.cli.call import Call, argument, verb
-from baton.cli.records import full_id
+from baton.cli.records import clock_time, full_id
 from baton.cli.show import empty
-from baton.errors import NotFound, StoreError
+from baton.errors import AuditBroken, Malformed, NotFound, StoreError
+from baton.stores.verify import verify
+
+if TYPE_CHECKING:
+    from baton.stores.place import Stood
+    from baton.stores.trail import AuditTrail
+    from baton.stores.verify import Report
 
 
 @verb(
@@ -49,32 +58,67 @@ def audit_query(call: Call) -> int:
 @verb(
     argument("path", nargs="?", metavar="PATH", help="an export to check instead of the store"),
     argument("--deep", action="store_true", help="also the columns by which records are found"),
+    argument("--accept-new", action="store_true", help="this log stands where another one stood, and that is meant"),
+    BY,
+    REASON,
     examples=("baton audit verify", "baton audit verify core/logs/shop/handoff-audit"),
 )
 def audit_verify(call: Call) -> int:
     """Check that no record was changed, removed, moved or cut off. Exit 3 when the trail is broken.
 
     What is good and not sealed yet, as after a crash, is sealed then, so that it cannot be cut off unseen.
+    A log that was removed or replaced is missed. --accept-new says that this was meant: who said it stays noted.
     """
-    if call.args.path and not Path(call.args.path).exists():
-        raise NotFound(f"{call.args.path}: not there; name a directory or file that `baton audit export` wrote")
-    audit = call.relay().audit
-    report = audit.verify(call.args.path, deep=call.args.deep)
-    if report.ok and report.unsealed and not call.args.path:
-        try:
-            audit.seal()
-        except StoreError as error:
-            call.screen.hint(f"not sealed: {error}")
-        else:
-            report = audit.verify(deep=call.args.deep)
-    call.screen.document({"ok": report.ok, "report": report})
+    args = call.args
+    if args.path and not Path(args.path).exists():
+        raise NotFound(f"{args.path}: not there; name a directory or file that `baton audit export` wrote")
+    if args.path and args.accept_new:
+        raise Malformed("baton audit verify: --accept-new is about the store's log; leave PATH out")
+    accepted: list[Stood] = []
+    if args.path and call.missing and not args.store:
+        report = verify(args.path)  # an export stands for itself
+    else:
+        _missed(call)
+        audit = call.relay().audit
+        if args.accept_new:
+            audit.accept(by=args.by or config.person(), reason=args.reason)
+        report, accepted = _verified(call, audit), audit.accepted
+    call.screen.document({"ok": report.ok, "report": report, "accepted": accepted})
     for number, text in enumerate(str(report).splitlines()):
         call.screen.line(text, ("good" if report.ok else "bad") if number == 0 else "")
     if not report.ok:
         call.screen.hint("stop the writers, keep a copy of the file, and compare with the newest export or backup")
     elif not report.records and not report.unsealed:
         call.screen.hint("there is no record yet")
+    for one in accepted:
+        why = f": {one.reason}" if one.reason else ""
+        call.screen.hint(
+            f"it stands in place of {', '.join(one.instead_of)}, as {one.by} said on {clock_time(one.time)}{why}"
+        )
     return 0 if report.ok else 3
+
+
+def _missed(call: Call) -> None:
+    """Where there is no store any more, say so."""
+    gone = call.gone()
+    if gone:
+        raise AuditBroken(
+            f"store {call.url}: not there, and it was: {gone}; bring it back from a backup. If it was removed on "
+            "purpose, `baton audit verify --accept-new` says so once a new one stands there"
+        )
+
+
+def _verified(call: Call, audit: AuditTrail) -> Report:
+    path, deep = call.args.path, call.args.deep
+    report = audit.verify(path, deep=deep)
+    if not report.ok or not report.unsealed or path:
+        return report
+    try:
+        audit.seal()
+    except StoreError as error:
+        call.screen.hint(f"not sealed: {error}")
+        return report
+    return audit.verify(deep=deep)
 
 
 @verb(

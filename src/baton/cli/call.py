@@ -40,6 +40,10 @@ EXITS: tuple[tuple[type[BatonError], int], ...] = (
     (Malformed, 2),
     (StoreError, 2),
 )
+CURE = (
+    "check the name and the folder; "
+    '`baton handoff send --to AGENT --task "…"` makes a store, `baton demo` shows how it works'
+)
 
 
 class Argument(NamedTuple):
@@ -92,19 +96,26 @@ class Call:
         return None if url == ":memory:" or "://" in url else Path(url)
 
     def relay(self, *, create: bool = False) -> Relay:
-        """The relay on the store; a verb that only reads makes no store."""
+        """The relay on the store; only a verb that brings in something new makes a store."""
         if self._relay is None:
             from baton.relay import Relay
 
-            url = self.url
             if self.missing and not create:
-                if self.args.store:
-                    raise NotFound(f"store {url}: not there; check the name, or `baton handoff send` makes one")
-                url = ":memory:"
-            elif url == config.STORE:
-                Path(url).parent.mkdir(mode=0o700, exist_ok=True)
-            self._relay = Relay(url)
+                raise NotFound(f"store {self.url}: not there; {CURE}")
+            if self.url == config.STORE:
+                Path(self.url).parent.mkdir(mode=0o700, exist_ok=True)
+            self._relay = Relay(self.url)
         return self._relay
+
+    def gone(self) -> str:
+        """The log that stood where there is no store any more, and how far it is known to have come."""
+        if not self.missing:
+            return ""
+        from baton.stores.place import Place
+
+        place = Place(self.url)
+        noted = place.stood()
+        return place.described(noted[-1].log) if noted else ""
 
     def close(self) -> None:
         """Close the store, if one was opened."""

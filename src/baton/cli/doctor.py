@@ -22,10 +22,7 @@ from baton.protocol.handoff import Handoff
 from baton.relay import Relay
 
 TOOLS = {
-    "git": "projects and boards need it",
-    "rg": "searches of large boards are faster with it",
-    "strace": "proves crash safety in the tests",
-    "tmux": "agents in terminals need it",
+    "strace": "`baton.testing.strace_sweep` kills a program with it at every write",
 }
 BORN = 1_767_225_600_000_000  # 2026 began: a clock before that is wrong
 AHEAD = 5_000_000
@@ -89,6 +86,9 @@ def _store(call: Call) -> Iterator[Check]:
         yield Check("store", ok=True, found=f"{call.url} is not a file")
         return
     yield _place(path)
+    if gone := call.gone():
+        yield Check("store", ok=False, found=f"{path}: gone: {gone}", cure="bring it back from a backup")
+        return
     if call.missing:
         yield Check("store", ok=True, found=f"{path}: not there yet; `baton handoff send` makes it")
         return
@@ -169,7 +169,7 @@ def _tools() -> Iterator[Check]:
 def store_migrate(call: Call) -> int:
     """Bring a store to the schema of this version. Every other verb does it too; this one says so."""
     if call.path is None or call.missing:
-        raise NotFound(f"store {call.url}: there is no file to migrate")
+        raise NotFound(f"store {call.url}: there is no file to migrate; name one with --store")
     before = schema(call.path)
     after = call.relay().store.setting("user_version")
     call.screen.document({"store": str(call.path), "from": before, "to": after})

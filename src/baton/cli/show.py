@@ -56,8 +56,7 @@ def handoff_list(call: Call) -> int:
 
 def empty(call: Call, what: str) -> None:
     """Say that there is nothing, and how something would come to be."""
-    place = f"no store at {call.args.store or call.url}" if call.missing else what
-    call.screen.hint(f'{place}; `baton handoff send --to AGENT --task "…"` makes one, `baton demo` shows how it works')
+    call.screen.hint(f'{what}; `baton handoff send --to AGENT --task "…"` makes one, `baton demo` shows how it works')
 
 
 def _where(call: Call, relay: Relay) -> dict[str, Any]:

@@ -64,13 +64,15 @@ def export(store: Sealed, root: str | Path, project: str) -> list[Path]:
     if not _PROJECT.fullmatch(project):
         raise Malformed(f"project {project!r:.120}: use 1 to 100 letters, digits, '.', '_' or '-', not '.' first")
     folder = Path(root) / "core" / "logs" / project / "handoff-audit"
+    if not store.segments() and not folder.exists():
+        with _opened(Path(root), ()):
+            return []  # and no folder for nothing
     with _opened(Path(root), ("core", "logs", project, "handoff-audit")) as handle:
         # Two exporters at once would write overlapping files.
         fcntl.flock(handle, fcntl.LOCK_EX)
         segments = store.segments()
         done = _watermark(handle, segments, folder)
-        names = [_write(handle, store, group) for group in _files(segments[done:])]
-    return [folder / name for name in names]
+        return [folder / _write(handle, store, group) for group in _files(segments[done:])]
 
 
 @contextmanager

@@ -116,7 +116,7 @@ def checkpoint(directory: str | Path, store: Log) -> Checkpoint | None:
     folder = Path(directory)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     path = folder / CHECKPOINTS
-    file = _open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
+    file = own_file(path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
     try:
         fcntl.flock(file, fcntl.LOCK_EX)
         known = _newest(file, path)
@@ -136,8 +136,8 @@ def checkpoint(directory: str | Path, store: Log) -> Checkpoint | None:
             raise StoreError(f"{path}: the disk is full; make room and try again")
         os.fsync(file)
         if known is None:
-            _sync(folder)
-            _sync(folder.parent)
+            sync_folder(folder)
+            sync_folder(folder.parent)
         return found
     finally:
         os.close(file)
@@ -147,7 +147,7 @@ def checkpoints(directory: str | Path) -> list[Checkpoint]:
     """All checkpoints in a directory, oldest first; none where there is no file."""
     path = Path(directory) / CHECKPOINTS
     try:
-        file = _open(path, os.O_RDONLY)
+        file = own_file(path, os.O_RDONLY)
     except FileNotFoundError:
         return []
     with os.fdopen(file, "rb") as stream:
@@ -174,7 +174,8 @@ def _read(line: bytes, path: Path) -> Checkpoint:
         raise AuditBroken(f"{path}: a line is damaged ({error}); compare it with a backup") from None
 
 
-def _open(path: Path, flags: int) -> int:
+def own_file(path: Path, flags: int) -> int:
+    """Open a regular file of this user; no link, no device."""
     try:
         file = os.open(path, flags | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
     except FileNotFoundError:
@@ -188,7 +189,8 @@ def _open(path: Path, flags: int) -> int:
     return file
 
 
-def _sync(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
+    """Make the names in a folder durable."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(handle)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from baton import config
+import msgspec
+
 from baton.protocol.audit import AuditRecord, read_record
 from baton.stores import seal
+from baton.stores.place import Place, Stood
 
 if TYPE_CHECKING:
     from baton.stores.base import Store
@@ -20,23 +21,32 @@ class AuditTrail:
 
     def __init__(self, store: Store, checkpoints: str | Path | None = None) -> None:
         self._store = store
-        self._given = checkpoints
+        self._place = Place(store.url, checkpoints) if store.on_disk else None
+        self._noted = False
 
     @property
     def checkpoints(self) -> Path | None:
         """Where the checkpoints of this store stand: with the user, not beside the log."""
-        if not self._store.on_disk:
-            return None
-        if self._given is not None:
-            return Path(self._given) / self._store.id
-        name = sha256(str(Path(self._store.url).resolve()).encode()).hexdigest()[:16]
-        return config.state_dir() / "checkpoints" / name / self._store.id
+        return self._place.checkpoints(self._store.id) if self._place else None
 
     @property
-    def replaced(self) -> bool:
-        """Whether another log stood at this place before: it was removed or replaced."""
-        place = self.checkpoints
-        return place is not None and place.parent.is_dir() and any(item != place for item in place.parent.iterdir())
+    def replaced(self) -> list[str]:
+        """The logs that stood at this place and were removed or replaced, unless a person accepted that."""
+        return self._place.others(self._store.id) if self._place else []
+
+    @property
+    def accepted(self) -> list[Stood]:
+        """Who said that this log may stand where others stood, and when."""
+        noted = self._place.stood() if self._place else []
+        return [one for one in noted if one.log == self._store.id and one.instead_of]
+
+    def accept(self, *, by: str, reason: str = "") -> list[str]:
+        """Say that this is the log from now on; which others it replaces. They stay noted, and so does who said it."""
+        others = self.replaced
+        if self._place and others:
+            said = Stood(log=self._store.id, time=self._store.now(), by=by, reason=reason, instead_of=tuple(others))
+            self._place.note(said)
+        return others
 
     def query(
         self,
@@ -55,16 +65,24 @@ class AuditTrail:
     def seal(self) -> int:
         """Give the newest records their public numbers; how many there were."""
         count = seal.seal(self._store)
-        if count and self.checkpoints is not None:
-            seal.checkpoint(self.checkpoints, self._store)
+        if count and self._place is not None:
+            if not self._noted and all(one.log != self._store.id for one in self._place.stood()):
+                self._place.note(Stood(log=self._store.id, time=self._store.now()))
+            self._noted = True
+            seal.checkpoint(self._place.checkpoints(self._store.id), self._store)
         return count
 
     def verify(self, path: str | Path | None = None, *, deep: bool = False) -> Report:
         """Check this trail, or an export of it, against itself and the checkpoints; `deep`, also the index columns."""
-        from baton.stores.verify import verify
+        from baton.stores.verify import Finding, verify
 
-        known = seal.checkpoints(self.checkpoints) if self.checkpoints is not None else []
-        return verify(path or self._store, checkpoints=known, deep=deep)
+        if self._place is None:
+            return verify(path or self._store, deep=deep)
+        known = seal.checkpoints(self._place.checkpoints(self._store.id))
+        report = verify(path or self._store, checkpoints=known, deep=deep)
+        missed = [Finding(kind="replaced", place=self._place.described(log)) for log in self.replaced]
+        problems, findings = report.problems + len(missed), (*missed, *report.findings)
+        return msgspec.structs.replace(report, problems=problems, findings=findings)
 
     def export(self, root: str | Path, project: str) -> list[Path]:
         """Write what is new as JSON Lines below core/logs/<project>/handoff-audit."""

@@ -41,6 +41,8 @@ MEANING = {
     "segment": "this segment does not continue the one before it: segments were removed, moved or rewritten",
     "rewritten": "a checkpoint holds another root for this point: the log was rewritten after it was taken",
     "cut": "the log ends before a checkpoint that it had reached: its end was cut off (or not exported yet)",
+    "replaced": "it stood at this place, and now another log stands there: bring it back from a backup, "
+    "or, if this was meant, say so with `baton audit verify --accept-new`",
     "unreadable": "a line is not what an export writes: it was damaged or changed",
     "unread": "more rows wait to be sealed than one pass looks at: seal them and verify again",
 }
