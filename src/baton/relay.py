@@ -223,6 +223,15 @@ class Relay(Desk):
         return made
 
     @property
+    def handoffs(self) -> bool:
+        """Whether agents may hand work on; else each finishes alone."""
+        return self._crew.settings.handoffs
+
+    @handoffs.setter
+    def handoffs(self, allowed: bool) -> None:
+        self._crew.settings = msgspec.structs.replace(self._crew.settings, handoffs=allowed)
+
+    @property
     def names(self) -> tuple[str, ...]:
         """The agents that this process can run."""
         return tuple(sorted(self._crew.agents))

@@ -130,6 +130,28 @@ def test_run_without_an_output(baton):
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "no output\n")
 
 
+@pytest.mark.parametrize(
+    ("app", "words", "handed_on"),
+    [("", [], True), ("", ["--no-handoffs"], False), (", handoffs=False", [], False),
+     (", handoffs=False", ["--enable-handoffs"], True)],
+)  # fmt: skip
+def test_run_says_whether_work_is_handed_on(app, words, handed_on, baton, place):
+    (place / "shop.py").write_text(SHOP.replace('baton.db"', f'baton.db"{app}'))
+    done = baton("run", "--app", "shop:relay", *words, "triage", "please refund")
+    if handed_on:
+        assert (done.returncode, done.stdout) == (0, "refunded customer 42\n")
+    else:
+        assert (done.returncode, done.stdout) == (3, "")
+        assert "triage works alone (handoffs are off)" in done.stderr
+        assert "--enable-handoffs" in done.stderr
+
+
+def test_run_is_not_told_both(baton):
+    done = baton("run", "--app", "shop:relay", "--no-handoffs", "--enable-handoffs", "triage", "please refund")
+    assert done.returncode == 2
+    assert "not allowed with" in done.stderr
+
+
 def test_an_interrupted_run_says_how_to_go_on(start, baton, place):
     (place / "shop.py").write_text(SHOP.replace(".baton/baton.db", "team.db"))
     begun = start("run", "--app", "shop:relay", "billing", "slow")

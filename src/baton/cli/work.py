@@ -16,11 +16,13 @@ import msgspec
 from baton import clock, config
 from baton.cli.call import Call, argument, verb
 from baton.cli.records import counted, full_id, lasting, record, route
-from baton.errors import BatonError, Malformed, NotFound, TimedOut
+from baton.errors import BatonError, HandoffsDisabled, Malformed, NotFound, TimedOut
 from baton.protocol import codec
 from baton.relay import Relay
 
 if TYPE_CHECKING:
+    from argparse import Namespace
+
     from baton.cli.screen import Screen
     from baton.protocol.handoff import Handoff
     from baton.relay import Result
@@ -155,14 +157,17 @@ class Log:
     argument("--resume", metavar="WORKFLOW", help="go on with a workflow instead of starting one"),
     argument("--timeout", metavar="TIME", help="how long to wait; exit 124 after that"),
     argument("--conversation", metavar="ID", help="the conversation that it belongs to"),
+    argument("--enable-handoffs", action="store_true", help="agents may hand work on (default: as the Relay says)"),
+    argument("--no-handoffs", action="store_true", help="each agent finishes alone"),
     examples=('baton run --app shop:relay triage "please refund me"', "baton run --app shop:relay --resume 3fa2c81b"),
 )
 def run(call: Call) -> int:
     """Run one workflow in this process and print the answer. On a terminal, its steps are told meanwhile."""
     args = call.args
-    if bool(args.resume) == bool(args.agent) or bool(args.agent) != bool(args.task):
-        raise Malformed("baton run: give AGENT and TASK, or --resume WORKFLOW; --help shows an example")
+    _fit(args)
     relay = application(call)
+    if args.enable_handoffs or args.no_handoffs:
+        relay.handoffs = args.enable_handoffs
     begun: list[str] = []
     relay.listen(lambda _, one: begun.append(one.workflow_id) if not begun else None)
     if call.screen.tty and not call.screen.as_json:
@@ -189,6 +194,13 @@ def run(call: Call) -> int:
     return 0
 
 
+def _fit(args: Namespace) -> None:
+    if bool(args.resume) == bool(args.agent) or bool(args.agent) != bool(args.task):
+        raise Malformed("baton run: give AGENT and TASK, or --resume WORKFLOW; --help shows an example")
+    if args.enable_handoffs and args.no_handoffs:
+        raise Malformed("baton run: --enable-handoffs is not allowed with --no-handoffs; leave one out")
+
+
 def _unfinished(call: Call, relay: Relay, workflow: str) -> None:
     if relay.store.on_disk:
         again = f"`baton run --app {shlex.quote(call.args.app)} --resume {workflow[:8]}` goes on"
@@ -211,6 +223,10 @@ async def _run(call: Call, relay: Relay) -> Result:
             failed: Result | None = getattr(error, "result", None)
             if failed is not None:
                 _failed(call, relay, failed)
+            if isinstance(error, HandoffsDisabled) and not relay.handoffs:
+                call.screen.hint(
+                    "`baton run --enable-handoffs …` lets agents hand work on, so does Relay(handoffs=True)"
+                )
             raise
 
 
