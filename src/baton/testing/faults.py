@@ -64,8 +64,9 @@ class Findings:
 
 @dataclass(frozen=True)
 class SweepReport(Findings):
-    """Faults delivered: `kills` ended the process, `errors` were returned to it; one per point."""
+    """Faults delivered at `points` of the `calls` that were aimed at: `kills` ended the process, `errors` came back."""
 
+    calls: int
     points: int
     kills: int
     errors: int
@@ -154,7 +155,7 @@ def _sweep(
             tally.add(f"{point} {reached[0] if reached else 'no fault'}", acknowledged, found)
             shutil.rmtree(directory)
             if not reached:
-                return tally.report()
+                return tally.report(len(tally.operations))
             tally.hit(reached[0], killed=outcome.killed)
     raise AssertionError("unreachable")
 
@@ -200,13 +201,14 @@ class _Tally:
         self.operations.append(operation)
         self.kills += killed
 
-    def report(self) -> SweepReport:
+    def report(self, calls: int) -> SweepReport:
         points = len(self.operations)
         if not points:
             raise AssertionError("no operation was hit: the workload writes nothing that the sweep sees")
         return SweepReport(
             violations=tuple(self.violations),
             seconds=time.perf_counter() - self.began,
+            calls=calls,
             points=points,
             kills=self.kills,
             errors=points - self.kills,
@@ -256,8 +258,8 @@ def strace_sweep(
         shutil.copytree(stage, root / "run")
         calls = ",".join(f"?{call}" for call in syscalls)
         _traced(argv, root, "-y", "-e", f"trace={calls}")
-        points = _points(log.read_text(errors="replace"), str(root / "run"))
-        for call, number in points[::every]:
+        points = _points(log.read_text(errors="replace"), str(root / "run"))[::every]
+        for call, number in points:
             shutil.rmtree(root / "run")
             shutil.copytree(stage, root / "run")
             fault = "signal=KILL" if mode == "kill" else f"error={mode}"
@@ -269,7 +271,7 @@ def strace_sweep(
             killed = "+++ killed by SIGKILL" in traced
             if killed or "(INJECTED)" in traced:
                 tally.hit(point, killed=killed)
-    return tally.report()
+    return tally.report(len(points))
 
 
 def _traced(argv: Sequence[str], root: Path, *options: str, may_fail: bool = False) -> list[str]:
