@@ -1,5 +1,6 @@
 """The lists of the project file keep up with the tree."""
 
+import re
 import tomllib
 from pathlib import Path
 
@@ -39,3 +40,16 @@ def test_every_dependency_is_pinned():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     asked = [*project["dependencies"], *project["optional-dependencies"]["dev"]]
     assert {name.split(">=")[0] for name in asked} <= pins
+
+
+@pytest.mark.parametrize("page", ["AGENTS.md", "CONTRIBUTING.md", "README.md", "docs/explanation/architecture.md"])
+def test_paths_that_a_page_names_are_there(page):
+    text = (ROOT / page).read_text(encoding="utf-8")
+    named = set(re.findall(r"`((?:src|tests|docs|script|benchmarks|examples|\.ci)/[\w./-]*)", text))
+    assert {path for path in named if "NAME" not in path and not (ROOT / path).exists()} == set()
+
+
+def test_the_map_names_every_part_of_the_tree():
+    text = (ROOT / "AGENTS.md").read_text(encoding="utf-8")
+    parts = {path.name + "/" * path.is_dir() for path in SRC.glob("[!_]*") if path.suffix in {"", ".py"}}
+    assert {part for part in parts if part not in text} == set()
