@@ -1,15 +1,49 @@
 """The programs in examples/ run and print what they should."""
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
+import baton
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = ROOT / "examples"
 
 PRINTED = {
+    "artifacts": """\
+edited reports/draft.md (Please be short.) 90 1200
+[('reports/final.md', 'final')]
+Malformed: artifact path '../../etc/passwd': has '..', or a part that is only dots or begins or ends with a space; \
+leave that out
+""",
+    "autonomy": """\
+intern: copied a page
+boss: did it myself, BudgetExceeded
+refused: LoopDetected: loops
+failed: ValueError: out of paper
+TimedOut: [('intern', 'chapter')]
+""",
+    "by_hand": """\
+offered
+claimed 1 None
+Held: it is being worked on
+completed printed
+Fenced: claim 1 of printer is no longer current (completed, claim 1); what it did was stored as late and not applied
+['initiated', 'accepted', 'completed', 'late']
+""",
+    "receiver": """\
+order 1: junior: refunded in attempt 1
+[]
+order 2, abroad: senior: refunded in attempt 2
+[('rejected', 'I do not know foreign banks')]
+order 3, in the lunch break: junior: refunded in attempt 1
+[('deferred', 'the bank is closed')]
+order 4: ana: call the customer
+""",
     "approval": """\
 waiting
 release version 2: done
@@ -73,6 +107,13 @@ def test_every_example_is_run_and_short():
 def test_the_index_lists_every_example():
     index = (EXAMPLES.parent / "docs" / "index.md").read_text(encoding="utf-8")
     assert [name for name in PRINTED if f"../examples/{name}.py" not in index] == []
+
+
+def test_every_public_name_is_used_where_people_learn():
+    pages = [ROOT / "README.md", *(ROOT / "docs" / "tutorial").glob("*.md"), *(ROOT / "docs" / "how-to").glob("*.md")]
+    text = "\n".join(page.read_text(encoding="utf-8") for page in [*EXAMPLES.glob("*.py"), *pages])
+    known = set().union(*(re.findall(r"\w+", line) for line in re.findall(r"from baton import (.*)", text)))
+    assert set(baton.__all__) - known == {"Send"}  # with broadcast, which is not there yet
 
 
 @pytest.mark.parametrize("name", PRINTED)
