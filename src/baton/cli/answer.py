@@ -176,10 +176,6 @@ def handoff_reroute(call: Call) -> int:
     handoff = find(relay, call.args.id)
     if call.args.agent not in {row.profile.agent_id for row in relay.store.agents()}:
         raise errors.UnknownAgent(f"agent {call.args.agent}: not registered; `baton agents list` shows who is")
-    by = call.args.by or config.person()
-    done = relay.reroute(handoff.id, call.args.agent, by=by, reason=call.args.reason)
-    for alert in relay.alerts():
-        if alert.subject == handoff.id:
-            relay.store.resolve_alert(alert.id, by)
+    done = relay.reroute(handoff.id, call.args.agent, by=call.args.by or config.person(), reason=call.args.reason)
     moved(call.screen, done, "rerouted")
     return 0

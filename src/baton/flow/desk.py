@@ -77,14 +77,9 @@ class Desk:
             if not grant.won or grant.handoff is None:
                 raise named(grant.verdict.error, grant.verdict.reason or "somebody else was faster")
             step = finish.settle(self._crew, grant.handoff, answer)
-            moved = self._apply(msgspec.structs.replace(step, by=by))
-        else:
-            event = Event.COMPLETE if answer.status in {"success", "partial"} else Event.FAIL
-            moved = self._apply(Step(id=handoff.id, event=event, by=by, result=answer, reason="a person answered"))
-        for alert in self.store.alerts():
-            if alert.subject == handoff.id:
-                self.store.resolve_alert(alert.id, by or HUMAN)
-        return moved
+            return self._apply(msgspec.structs.replace(step, by=by))
+        event = Event.COMPLETE if answer.status in {"success", "partial"} else Event.FAIL
+        return self._apply(Step(id=handoff.id, event=event, by=by, result=answer, reason="a person answered"))
 
     def approve(self, handoff_id: str, *, by: str, reason: str = "") -> Handoff:
         """Let a waiting handoff go on."""

@@ -209,7 +209,8 @@ def _look_later(store: Store, handoff: Handoff, facts: Facts) -> None:
     if handoff.state is State.OFFERED and handoff.to_agent != HUMAN and not facts.attended:
         told = any(alert.subject == handoff.id for alert in store.alerts())
         if store.postpone(handoff, ends) and not told:
-            store.raise_alert(handoff.id, f"{handoff.to_agent} does not acknowledge, and nobody else can do it")
+            waited = f"no worker of {handoff.to_agent} has taken it for {facts.ack / 1e6:g} s"
+            store.raise_alert(handoff.id, f"{waited}; start one: `baton worker --app …`")
     else:
         store.postpone(handoff, min(facts.now + facts.ack, int(min(last, 2**62))))
 

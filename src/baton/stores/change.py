@@ -57,6 +57,7 @@ class Change:
         "made",
         "moved",
         "said",
+        "settled",
         "sums",
         "workflow",
     )
@@ -71,7 +72,8 @@ class Change:
         self.said: list[str] = []  # in the audit records, beside what their handoffs say
         self.sums: Sums | None = None
         self.breakers: list[Breaker] = []  # one without failures is forgotten
-        self.alerts: list[tuple[str, str]] = []  # subject and text
+        self.settled: list[tuple[str, str]] = []  # whose alerts are over, and by whom
+        self.alerts: list[tuple[str, str]] = []  # subject and text, raised after that
         self.answered: tuple[str, str] | None = None  # the head of a line, and the handoff that answered it
 
     def text(self) -> bytes:

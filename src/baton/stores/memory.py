@@ -6,13 +6,11 @@ from collections import defaultdict
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Any
 
-from baton import clock
 from baton.errors import NotFound
 from baton.guards.base import Facts
 from baton.guards.breaker import subjects
 from baton.lifecycle import State
 from baton.protocol.handoff import rank
-from baton.stores.base import Alert
 from baton.stores.memory_reads import MemoryReads
 from baton.stores.rows import Row, replace
 from baton.stores.steps import Steps
@@ -56,7 +54,7 @@ class MemoryStore(MemoryReads, Steps):
         row = self._rows.get(handoff_id)
         if row is None:
             raise NotFound(f"handoff {handoff_id}: not in this store; `baton handoff list` shows what is")
-        return row
+        return replace(row, told=True) if self._open_alerts.get(handoff_id) else row
 
     def existing(self, offer: Offer) -> Handoff | None:
         """The handoff that the same offer made before."""
@@ -158,8 +156,7 @@ class MemoryStore(MemoryReads, Steps):
         self._put_breakers(change.breakers)
         if change.freed and self._locks:
             self._locks = {seq: one for seq, one in self._locks.items() if one.owner not in change.freed}
-        for subject, text in change.alerts:
-            self._alerts.append(Alert(id=clock.new_id(), subject=subject, text=text, raised_at=self.now()))
+        self._put_alerts(change)
         self._version += 1
 
     def _put_breakers(self, breakers: Sequence[Breaker]) -> None:
@@ -167,6 +164,13 @@ class MemoryStore(MemoryReads, Steps):
             self._breakers.pop((one.subject, one.failure), None)
             if one.failures:
                 self._breakers[one.subject, one.failure] = one
+
+    def _put_alerts(self, change: Change) -> None:
+        for subject, by in change.settled:
+            for alert_id in tuple(self._open_alerts[subject]):
+                self.resolve_alert(alert_id, by)
+        for subject, text in change.alerts:
+            self.raise_alert(subject, text)
 
     def _answer(self, line_id: str, handoff_id: str) -> None:
         head = self._rows[line_id]

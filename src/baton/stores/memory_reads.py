@@ -45,7 +45,8 @@ class MemoryReads:
         self._blobs: dict[str, bytes] = {}
         self._agents: dict[str, AgentRow] = {}
         self._breakers: dict[tuple[str, str], Breaker] = {}
-        self._alerts: list[Alert] = []
+        self._alerts: dict[str, Alert] = {}
+        self._open_alerts: defaultdict[str, set[str]] = defaultdict(set)  # by what they are about
         self._trail: list[Audited] = []
         self._of: dict[str, list[int]] = {}  # the places in the trail of each handoff's records
         self._sealed: list[int] = []  # their places, in the order of the public numbers
@@ -115,7 +116,7 @@ class MemoryReads:
                 "handoff": self._rows.keys(),
                 "workflow": self._flows.keys(),
                 "conversation": {flow.conversation_id for flow in self._flows.values()},
-                "alert": {alert.id for alert in self._alerts},
+                "alert": self._alerts.keys(),
             }[of]
             return sorted(one for one in ids if one.startswith(prefix))[:limit]
 
@@ -305,19 +306,21 @@ class MemoryReads:
     def raise_alert(self, subject: str, text: str) -> str:
         """Tell people something; its id."""
         alert = Alert(id=clock.new_id(), subject=subject, text=text, raised_at=self.now())
-        self._alerts.append(alert)
+        self._alerts[alert.id] = alert
+        self._open_alerts[subject].add(alert.id)
         return alert.id
 
     def alerts(self, *, unresolved: bool = True) -> list[Alert]:
         """What people were told and, by default, have not answered yet."""
-        found = [one for one in list(self._alerts) if one.resolved_at is None or not unresolved]
+        found = [one for one in list(self._alerts.values()) if one.resolved_at is None or not unresolved]
         return sorted(found, key=lambda one: (one.raised_at, one.id))
 
     def resolve_alert(self, alert_id: str, by: str) -> bool:
         """Mark an alert as dealt with; False when there is no such open alert."""
         with self._lock:
-            for place, one in enumerate(self._alerts):
-                if one.id == alert_id and one.resolved_at is None:
-                    self._alerts[place] = replace(one, resolved_at=self.now(), resolved_by=by)
-                    return True
-        return False
+            one = self._alerts.get(alert_id)
+            if one is None or one.resolved_at is not None:
+                return False
+            self._alerts[alert_id] = replace(one, resolved_at=self.now(), resolved_by=by)
+            self._open_alerts[one.subject].discard(alert_id)
+            return True

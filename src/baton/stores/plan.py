@@ -164,6 +164,8 @@ class Plan(Change):
         if claim.estimate is not None:
             detail["estimated_completion"] = iso(claim.estimate)
         head = self._record(taken, "accepted", Note(by=claim.holder, detail=detail), row.head)
+        if row.told:
+            self.settled.append((taken.id, claim.holder))
         tokens, cost = verdict.reserve_tokens, verdict.reserve_cost
         if tokens or cost:
             sums = self._summed(handoff)
@@ -259,6 +261,8 @@ class Plan(Change):
         )
         if row.locks and handoff.state is State.CLAIMED and not held:
             self.freed.append(handoff.id)
+        if row.told and state is not handoff.state:  # what people were told of is no longer so
+            self.settled.append((moved.id, step.by or handoff.holder or SUPERVISOR))
         if event not in {Event.REMIND, Event.SUSPEND}:  # the work, and a probe that it may be, goes on
             self._settle_breakers(step, row)
         if state is State.PARKED or (state is State.FAILED and step.by == SUPERVISOR):

@@ -87,6 +87,7 @@ class Row(msgspec.Struct, frozen=True):
     result: bytes | None = None
     breakers: bool = True  # whether any breaker counts failures, as far as known
     locks: bool = True  # whether there are any locks, as far as known
+    told: bool = False  # whether an alert about it is open
 
 
 _FRESH: dict[str, Any] = {

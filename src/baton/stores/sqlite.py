@@ -158,6 +158,11 @@ class SqliteStore(Reads, Steps):
         self._put_breakers(change.breakers)
         for owner in change.freed:
             execute(SQL["free_locks"], (owner,))
+        self._put_alerts(change)
+
+    def _put_alerts(self, change: Change) -> None:
+        for subject, by in change.settled:
+            self._db.execute(SQL["settle_alerts"], (self.now(), by, subject))
         for subject, text in change.alerts:
             self._put_alert(subject, text, self.now())
 

@@ -119,6 +119,7 @@ CREATE TABLE alert (
     resolved_at INTEGER,
     resolved_by TEXT NOT NULL DEFAULT ''
 ) WITHOUT ROWID;
+CREATE INDEX alert_open ON alert (subject) WHERE resolved_at IS NULL;
 
 -- One row for each file and owner, granted or waiting; the order of the rows is the queue.
 CREATE TABLE lock (

@@ -63,7 +63,8 @@ UPDATE handoff SET lease_until = ?1, due_at = min(?1, coalesce(timeout_at, ?1))
 -- name: stand
 SELECT state, attempt, epoch, reroutes, holder, due_at, answer_id, to_agent, approved_by, audit_head, lease_until,
        timeout_at, reminded, tokens_reserved, cost_reserved, tokens_spent, cost_spent, result,
-       EXISTS (SELECT 1 FROM breaker), EXISTS (SELECT 1 FROM lock)
+       EXISTS (SELECT 1 FROM breaker), EXISTS (SELECT 1 FROM lock),
+       EXISTS (SELECT 1 FROM alert WHERE subject = handoff.id AND resolved_at IS NULL)
   FROM handoff WHERE id = ?;
 
 -- name: spec
@@ -111,6 +112,9 @@ UPDATE agent SET available = ?, reason = ? WHERE id = ?;
 -- name: agents
 SELECT a.profile, a.available, a.seen_at, (SELECT count(*) FROM handoff WHERE to_agent = a.id AND state = 'claimed')
   FROM agent a ORDER BY a.id;
+
+-- name: settle_alerts
+UPDATE alert SET resolved_at = ?, resolved_by = ? WHERE subject = ? AND resolved_at IS NULL;
 
 -- name: put_alert
 INSERT INTO alert (id, subject, text, raised_at) VALUES (?, ?, ?, ?);

@@ -74,6 +74,23 @@ class TransitionContract(Contract):
             assert stands == before, state
         assert flaws(self.store) == []
 
+    def test_what_people_were_told_is_over_when_the_work_moves_on(self) -> None:
+        for state, row in TABLE.items():
+            for event, then in row.items():
+                handoff = self.reach(state)
+                told = self.store.raise_alert(handoff.id, "look at it")
+                other = self.store.raise_alert("other", "look at that")
+                if event is Event.ACCEPT:
+                    by = self.store.claim(claim_of(handoff.id), allow).handoff.holder
+                else:
+                    by = self.store.advance(Step(id=handoff.id, event=event, by="somebody")).handoff and "somebody"
+                found = {one.id: one for one in self.store.alerts(unresolved=False)}
+                assert found[told].resolved_by == ("" if then is state else by), (state, event)
+                assert (found[told].resolved_at is None) == (then is state), (state, event)
+                assert self.store.resolve_alert(other, "p")
+                fresh = [one for one in self.store.alerts() if one.subject == handoff.id and one.id != told]
+                assert len(fresh) == (then is State.PARKED), (state, event)
+
     def test_only_a_claim_accepts(self) -> None:
         for state in State:
             handoff = self.reach(state)
