@@ -252,7 +252,7 @@ def test_a_reader_that_leaves_early_is_no_error(words, full, env):
     )
     process.stdout.readline()
     process.stdout.close()
-    assert [line for line in process.stderr.read().splitlines() if not line.startswith(b"columns: ")] == []
+    assert process.stderr.read() == b""
     assert process.wait(30) == 0
     process.stderr.close()
 
@@ -266,7 +266,7 @@ def test_watching_into_a_pipe_tells_what_moves(baton, start):
     baton("handoff", "return", handoff_id, "--text", "this")
     assert watch.stdout.readline().split("\t")[:2] == [handoff_id, "completed"]
     watch.send_signal(signal.SIGINT)
-    assert watch.communicate(timeout=30) == ("", "columns: ID, STATE, FROM → TO, PRIORITY, AGE, TASK\n")
+    assert watch.communicate(timeout=30) == ("", "")
     assert watch.returncode == 0
 
 

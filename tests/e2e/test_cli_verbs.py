@@ -1,11 +1,12 @@
 """Every verb, in this process: what it does, what it says as JSON, and its exit code."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
-from baton import Artifact, Command, Relay
+from baton import Artifact, Command, Relay, clock
 from baton.cli import main
 from baton.cli.verbs import GROUPS, VERBS
 from baton.protocol.context import Context
@@ -225,6 +226,7 @@ def test_list_filters(sent, documents):
     assert ids("--conversation", "talk") == [first["id"]]
     assert ids("--workflow", first["workflow_id"][:8]) == [first["id"]]
     assert ids("--state", "claimed") == []
+    assert ids("--state", "accepted") == []
     assert ids("--state", "offered", "--state", "claimed", "--limit", 1) == [second["id"]]
 
 
@@ -239,6 +241,12 @@ def test_accept_and_return(sent, documents, baton):
     with Relay(STORE) as relay:
         assert relay.store.returned(made["id"]).output == "done"
         assert relay.store.workflow(made["workflow_id"]).tokens_spent == 7
+
+
+def test_what_the_audit_calls_accepted_is_found_as_a_state(sent, documents):
+    made = sent()
+    documents("handoff", "accept", made["id"])
+    assert [one["id"] for one in documents("handoff", "list", "--state", "accepted")] == [made["id"]]
 
 
 def test_a_claim_of_a_shell_outlives_the_command_and_its_sweepers(sent, documents):
@@ -381,6 +389,16 @@ def test_audit_query_verify_and_export(sent, documents, baton, place):
     assert baton("audit", "verify", "nowhere")[0] == 1
 
 
+def test_a_process_is_named_as_a_person_says_it(place, documents, baton):
+    worked(place)
+    holder = documents("audit", "query", "--to", "clerk")[1]["by"]
+    host, _, process, *_ = holder.split("/")
+    said = f"process {process} on {host.partition('.')[0]}"
+    _, out, _ = baton("audit", "query", "--to", "clerk")
+    assert [line.split("\t")[4] for line in out.splitlines()] == ["triage", said, "clerk"]
+    assert re.match(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z\t", out)
+
+
 def unsealed():
     """A record whose process died before it sealed."""
     relay = Relay(STORE)
@@ -508,21 +526,44 @@ def test_stats(place, documents, baton):
     agents = {one["name"]: one for one in found["agents"]}
     assert (agents["clerk"]["tokens"], agents["clerk"]["cost"], agents["clerk"]["success"]) == (100, 0.25, 1.0)
     assert "triage → billing" in {one["name"] for one in found["routes"]}
-    assert found["workflows"][0]["handoffs"] == 3
+    assert found["workflows"][0]["handoffs"] == 2
     assert (found["workflows"][0]["tokens"], found["loops_caught"]) == (100, 0)
     _, out, err = baton("stats")
-    assert "\nagents\nNAME\tHANDOFFS\tSUCCESS\tTOKENS\tMONEY\n" in out
+    assert "\nagents\nNAME\tWORK\tSUCCESS\tTOKENS\tMONEY\n" in out
     assert "clerk\t1\t100%\t100\t0.25" in out
     assert err == ""
 
 
-@pytest.mark.parametrize("verb", ["history", "handoff list", "agents list", "audit query"])
-def test_a_pipe_gets_data_and_the_names_of_the_columns_beside_it(verb, sent, baton):
+@pytest.mark.parametrize(
+    "verb", ["history", "handoff list", "agents list", "audit query", "waiting", "alerts", "recover --dry-run"]
+)
+def test_a_pipe_gets_data_only_and_the_help_names_its_columns(verb, sent, baton):
     sent()
-    _, out, err = baton(*verb.split())
-    columns = err.splitlines()[0].removeprefix("columns: ").split(", ")
+    sent(to="human")
+    with clock.use(Later(60)):
+        _, out, err = baton(*verb.split())
+    assert "columns" not in err
+    columns = re.search(r"^columns: (.*)$", baton(*verb.split(), "--help")[1], re.MULTILINE)[1].split(", ")
     assert {len(line.split("\t")) for line in out.splitlines()} == {len(columns)}
     assert not any(name in out for name in columns)
+
+
+def test_the_help_names_the_columns_of_each_table(baton):
+    _, out, _ = baton("history", "--help")
+    assert "columns: WORKFLOW, CONVERSATION, STATUS, SINCE, HANDOFFS, FIRST, TASK\n" in out
+    assert "columns of a conversation: ID, STATE, FROM → TO, PRIORITY, AGE, TASK\n" in out
+
+
+def test_there_is_one_count_of_the_handoffs_of_a_workflow(place, documents, baton):
+    """The request that starts it is none."""
+    workflow = worked(place)
+    with Relay(STORE) as relay:
+        made = len(relay.result(workflow).handoffs)
+    assert made == 2
+    assert documents("history")[0]["handoffs"] == made
+    assert baton("history")[1].split("\t")[4] == str(made)
+    assert f"  {made} handoffs  " in baton("graph")[1].splitlines()[0]
+    assert documents("stats")[0]["workflows"][0]["handoffs"] == made
 
 
 def test_an_offer_to_nobody_makes_no_agent(place, documents, baton):
@@ -579,10 +620,72 @@ def test_recover_says_what_is_due_and_does_it(sent, documents):
     assert due["handoff"]["id"] == made["id"]
     assert stands(made["id"]).status == "rejected"
     [done] = documents("recover")
-    assert (done["event"], done["handoff"]["state"]) == ("park", "parked")
+    assert (done["event"], done["handoff"]["state"]) == ("parked", "parked")
     [waits] = documents("waiting")
     assert waits["kind"] == "parked"
     assert waits["why"]
+
+
+class Later(clock.SystemSource):
+    """The same machine, a while later."""
+
+    def __init__(self, seconds):
+        self.microseconds = seconds * 1_000_000
+
+    def now(self):
+        return super().now() + self.microseconds
+
+
+def test_work_that_no_worker_takes_is_reported_until_somebody_does(sent, documents, baton):
+    made = sent()
+    with clock.use(Later(60)):
+        [due] = documents("recover", "--dry-run")
+        assert due["handoff"]["id"] == made["id"]
+        code, out, err = baton("recover")
+        assert (code, err) == (0, "")
+        assert out.split("\t")[:2] == [made["id"], "postponed"]
+        assert "no worker of billing has taken it for 30 s; start one: `baton worker --app …`" in out
+        assert "nothing was due" in baton("recover")[2]
+        [alert] = documents("alerts")
+        assert (alert["subject"], alert["text"]) == (made["id"], out.rstrip("\n").split("\t")[3])
+        documents("handoff", "accept", made["id"])
+        assert documents("alerts") == []
+        assert documents("alerts", "--all")[0]["resolved_by"] == "shell:ana"
+
+
+def test_recover_tells_a_program_what_was_left(sent, documents):
+    made = sent()
+    with clock.use(Later(60)):
+        [left] = documents("recover")
+    assert (left["event"], left["handoff"]["id"], left["handoff"]["state"]) == ("postponed", made["id"], "offered")
+    assert left["reason"].startswith("no worker of billing")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([], "whether a worker has taken it"),
+        (["handoff", "accept"], "whether its owner is still there, or its time is over"),
+        (["handoff", "defer", "--reason", "later"], "it is offered again"),
+        (["handoff", "reject", "--reason", "no"], "who else can do it"),
+    ],
+)
+def test_the_next_look_is_not_taken_for_a_deadline(words, said, sent, documents, baton):
+    made = sent()
+    if words:
+        documents(*words[:2], made["id"], *words[2:])
+    shown = baton("handoff", "show", made["id"])[1].splitlines()
+    assert not any(line.startswith(("due", "deadline")) for line in shown)
+    [line] = [line for line in shown if line.startswith("next look")]
+    assert line.endswith(f"UTC: {said}")
+
+
+def test_a_deadline_is_shown_as_one(team, documents, baton, place):
+    (place / "request.json").write_text(
+        json.dumps({"from_agent": "triage", "to_agent": "billing", "task": "x", "deadline": "2099-01-02T03:04:05Z"})
+    )
+    [made] = documents("handoff", "send", "--file", "request.json")
+    assert "deadline      2099-01-02 03:04:05 UTC\n" in baton("handoff", "show", made["id"])[1]
 
 
 def test_breakers(sent, documents, baton):

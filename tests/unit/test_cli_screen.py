@@ -5,7 +5,7 @@ import json
 import pytest
 
 from baton.cli import records, screen
-from baton.cli.screen import Screen, safe
+from baton.cli.screen import Columns, Screen, safe
 
 HOSTILE = [
     "\x1b[2J\x1b]0;owned\x07",
@@ -50,14 +50,47 @@ def test_an_error_is_one_line(capsys):
 
 
 def test_tables_into_a_pipe_are_whole_and_tab_separated(capsys):
-    Screen(as_json=False).table(("A", "B"), [("x" * 300, "a\tb")])
-    assert capsys.readouterr() == ("x" * 300 + "\ta\\tb\n", "columns: A, B\n")
+    Screen(as_json=False).table(Columns(("A", "B"), spare=("A",)), [("x" * 300, "a\tb")])
+    assert capsys.readouterr() == ("x" * 300 + "\ta\\tb\n", "")
+
+
+def drawn(width, columns, rows):
+    """The lines of a table on a terminal of this width."""
+    shown = Screen(as_json=False)
+    shown.tty, shown.width = True, width
+    return list(shown.drawn(columns, rows))
+
+
+COLUMNS = Columns(("ID", "STATE", "ROUTE", "AGE", "TASK"), spare=("AGE", "STATE"))
+ROWS = [("3fa2c81b", "completed", "a-very-long-name → another-long-name", "12 min", "word " * 40)]
+
+
+@pytest.mark.parametrize("width", [20, 46, 60, 80, 120, 400])
+def test_a_table_is_never_wider_than_the_terminal(width):
+    assert max(map(screen._width, drawn(width, COLUMNS, ROWS))) <= width
+
+
+def test_the_long_columns_give_way_together():
+    head, row = drawn(80, COLUMNS, ROWS)
+    assert head.split() == ["ID", "STATE", "ROUTE", "AGE", "TASK"]
+    assert "a-very-long-name → anot…  12 min  word word word word word…" in row
+
+
+def test_where_there_is_no_room_the_least_important_columns_are_left_out():
+    assert [drawn(width, COLUMNS, ROWS)[0].split() for width in (46, 38, 30)] == [
+        ["ID", "STATE", "ROUTE", "TASK"],
+        ["ID", "ROUTE", "TASK"],
+        ["ID", "ROUTE", "TASK"],
+    ]
+    assert drawn(46, COLUMNS, ROWS)[1].startswith("3fa2c81b  completed  a-very-")
+
+
+def test_a_column_with_nothing_in_it_is_left_out():
+    assert drawn(80, Columns(("A", "B", "C")), [("1", "", "3"), ("1", "", "4")]) == ["A  C", "1  3", "1  4"]
 
 
 def test_tables_for_a_person_fit_the_terminal_and_align_wide_letters():
-    shown = Screen(as_json=False)
-    shown.tty, shown.width = True, 40
-    lines = list(shown.drawn(("NAME", "TASK"), [("你好", "z" * 200), ("ab", "short")]))
+    lines = drawn(40, Columns(("NAME", "TASK")), [("你好", "z" * 200), ("ab", "short")])
     assert len(lines) == 3
     assert all(screen._width(line) <= 40 for line in lines)
     assert lines[1].startswith("你好  zzz")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from baton.cli.call import Call, argument, verb
 from baton.cli.records import lasting
+from baton.cli.screen import Columns
 from baton.errors import Malformed, NotFound
 from baton.protocol import codec
 from baton.protocol.handoff import HUMAN, USER
@@ -16,6 +17,12 @@ from baton.protocol.profile import Profile, read_profile
 
 if TYPE_CHECKING:
     from baton.stores.base import AgentRow
+
+AGENTS = Columns(
+    ("AGENT", "AVAILABLE", "BUSY", "SEEN", "CAPABILITIES", "DESCRIPTION"), spare=("SEEN", "BUSY", "AVAILABLE")
+)
+MATCHES = Columns(("AGENT", "SCORE", "CAPABILITIES"))
+EXPLAINED = Columns((*MATCHES.names, "WHY"), of="--explain")
 
 
 @verb(
@@ -91,7 +98,7 @@ def _skills(profile: Profile) -> str:
     return ", ".join(name if much == 1 else f"{name}={much:g}" for name, much in profile.capabilities.items())
 
 
-@verb(examples=("baton agents list", "baton agents list --json"))
+@verb(examples=("baton agents list", "baton agents list --json"), columns=(AGENTS,))
 def agents_list(call: Call) -> int:
     """List the registered agents, what they can do and how busy they are."""
     relay = call.relay()
@@ -107,7 +114,7 @@ def agents_list(call: Call) -> int:
         }
         for one in found
     )
-    call.screen.table(("AGENT", "AVAILABLE", "BUSY", "SEEN", "CAPABILITIES", "DESCRIPTION"), rows, documents)
+    call.screen.table(AGENTS, rows, documents)
     if not found:
         call.screen.hint("no agent yet; `baton agents register NAME --capability …` adds one, so does a worker")
     return 0
@@ -125,6 +132,7 @@ def _row(one: AgentRow, now: int) -> tuple[object, ...]:
     argument("wanted", nargs="+", metavar="CAPABILITY_OR_TASK"),
     argument("--explain", action="store_true", help="say what each was judged by"),
     examples=("baton agents match refunds", 'baton agents match "the customer wants money back" --explain'),
+    columns=(MATCHES, EXPLAINED),
 )
 def agents_match(call: Call) -> int:
     """Find the agents for a capability or a task, the best first. Exit 1 when no agent is a clear match."""
@@ -135,11 +143,10 @@ def agents_match(call: Call) -> int:
     found = rank(wanted, [row.profile for row in relay.store.agents()])
     if not found:
         raise NotFound(f"{wanted!r:.80}: no agent is a clear match; `baton agents list` shows who can do what")
-    head = ["AGENT", "SCORE", "CAPABILITIES", "WHY"]
+    columns = EXPLAINED if call.args.explain else MATCHES
     rows = [[one.profile.agent_id, f"{one.score:.2f}", _skills(one.profile), one.why] for one in found]
-    shown = len(head) if call.args.explain else len(head) - 1
     documents = ({"agent_id": one.profile.agent_id, "score": one.score, "why": one.why} for one in found)
-    call.screen.table(head[:shown], [row[:shown] for row in rows], documents)
+    call.screen.table(columns, [row[: len(columns.names)] for row in rows], documents)
     if call.args.explain:
         call.screen.hint(
             f"an exact capability or specialization comes first; words count only from a score of {FLOOR}, "

@@ -13,6 +13,7 @@ from baton.lifecycle import State
 from baton.protocol import codec
 from baton.protocol.handoff import Handoff
 from baton.protocol.results import Account, Defer, Reject, Result, Return
+from baton.stores.holder import readable
 
 HANDOFF = argument("id", metavar="ID", help="an id, or at least its first 4 characters")
 EPOCH = argument("--epoch", type=int, metavar="N", help="the number of your claim, as `accept` printed it")
@@ -73,7 +74,7 @@ def handoff_accept(call: Call) -> int:
 
 
 def _holder(handoff: Handoff) -> str:
-    return f" by {handoff.holder}" if handoff.holder else ""
+    return f" by {readable(handoff.holder)}" if handoff.holder else ""
 
 
 @verb(

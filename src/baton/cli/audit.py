@@ -9,14 +9,22 @@ from baton import config
 from baton.cli.answer import BY, REASON
 from baton.cli.call import Call, argument, verb
 from baton.cli.records import clock_time, full_id
+from baton.cli.screen import Columns
 from baton.cli.show import empty
 from baton.errors import AuditBroken, Malformed, NotFound, StoreError
+from baton.protocol.codec import to_time
+from baton.stores.holder import readable
 from baton.stores.verify import verify
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from baton.stores.place import Stood
     from baton.stores.trail import AuditTrail
     from baton.stores.verify import Report
+
+RECORDS = Columns(("TIME", "HANDOFF", "EVENT", "FROM → TO", "BY", "REASON"), spare=("HANDOFF", "BY", "TIME"))
+FILES = Columns(("FILE",))
 
 
 @verb(
@@ -26,6 +34,7 @@ if TYPE_CHECKING:
     argument("--to", metavar="AGENT"),
     argument("--limit", type=int, default=1000, metavar="N", help="the first N (default 1000)"),
     examples=("baton audit query --handoff 3fa2c81b", "baton audit query --to billing --json"),
+    columns=(RECORDS,),
 )
 def audit_query(call: Call) -> int:
     """List audit records by handoff, task, sender or receiver, in the order in which they were written."""
@@ -38,21 +47,29 @@ def audit_query(call: Call) -> int:
         limit=args.limit,
     )
     short = 8 if call.screen.tty else None
+    today = f"{to_time(relay.store.now()):%Y-%m-%d}"
     rows = [
         (
-            f"{one.timestamp:%Y-%m-%dT%H:%M:%S.%f}"[:-3] + "Z",
+            _moment(one.timestamp, today if call.screen.tty else ""),
             one.handoff_id[:short],
             one.event_type,
             f"{one.from_agent} → {one.to_agent}",
-            one.by,
+            readable(one.by),
             one.reason,
         )
         for one in found
     ]
-    call.screen.table(("TIME", "HANDOFF", "EVENT", "FROM → TO", "BY", "REASON"), rows, found)
+    call.screen.table(RECORDS, rows, found)
     if not found:
         empty(call, "no record fits")
     return 0
+
+
+def _moment(at: datetime, today: str) -> str:
+    """Whole for a program; for a person (who has a today) as short as it can be."""
+    if not today:
+        return f"{at:%Y-%m-%dT%H:%M:%S.%f}"[:-3] + "Z"
+    return f"{at:%H:%M:%S}" if f"{at:%Y-%m-%d}" == today else f"{at:%m-%d %H:%M}"
 
 
 @verb(
@@ -125,12 +142,13 @@ def _verified(call: Call, audit: AuditTrail) -> Report:
     argument("--root", default=".", metavar="FOLDER", help="where core/logs stands (default: here)"),
     argument("--project", metavar="NAME", help="default: the name of that folder"),
     examples=("baton audit export --project shop",),
+    columns=(FILES,),
 )
 def audit_export(call: Call) -> int:
     """Write what is new as JSON Lines below ROOT/core/logs/PROJECT/handoff-audit."""
     root = Path(call.args.root).resolve()
     written = call.relay().audit.export(root, call.args.project or root.name)
-    call.screen.table(("FILE",), [(path,) for path in written], ({"file": str(path)} for path in written))
+    call.screen.table(FILES, [(path,) for path in written], ({"file": str(path)} for path in written))
     if not written:
         call.screen.hint("nothing new to export")
     return 0

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from baton import config
-from baton.cli.screen import Screen, complain, in_store
+from baton.cli.screen import Columns, Screen, complain, in_store
 from baton.cli.verbs import VERBS
 from baton.errors import (
     AuditBroken,
@@ -59,6 +59,7 @@ class Verb(NamedTuple):
     run: Callable[[Call], int]
     arguments: tuple[Argument, ...]
     examples: tuple[str, ...]
+    columns: tuple[Columns, ...]  # of what it prints as a table
 
 
 def argument(*names: str, **options: Any) -> Argument:
@@ -66,9 +67,11 @@ def argument(*names: str, **options: Any) -> Argument:
     return Argument(names, options)
 
 
-def verb(*arguments: Argument, examples: tuple[str, ...]) -> Callable[[Callable[[Call], int]], Verb]:
+def verb(
+    *arguments: Argument, examples: tuple[str, ...], columns: tuple[Columns, ...] = ()
+) -> Callable[[Callable[[Call], int]], Verb]:
     """Make a function a verb; its docstring is the help."""
-    return lambda function: Verb(function, arguments, examples)
+    return lambda function: Verb(function, arguments, examples, columns)
 
 
 class Parser(argparse.ArgumentParser):
@@ -130,7 +133,11 @@ def parser(name: str) -> argparse.ArgumentParser:
         prog=f"baton {name}",
         description=cleandoc(found.run.__doc__ or ""),
         epilog="\n".join(
-            ["example:" if len(found.examples) == 1 else "examples:", *map("  {}".format, found.examples)]
+            [
+                "example:" if len(found.examples) == 1 else "examples:",
+                *map("  {}".format, found.examples),
+                *(f"columns{one.of and f' of {one.of}'}: {', '.join(one.names)}" for one in found.columns),
+            ]
         ),
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,

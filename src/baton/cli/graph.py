@@ -39,9 +39,8 @@ def graph(call: Call) -> int:
         call.screen.block(mermaid(made), indent="")
     else:
         result = relay.result(workflow_id)
-        call.screen.line(
-            f"workflow {workflow_id}  {result.status}  {counted(len(made), 'handoff')}  {result.tokens} tokens", "bold"
-        )
+        count = counted(len(result.handoffs), "handoff")
+        call.screen.line(f"workflow {workflow_id}  {result.status}  {count}  {result.tokens} tokens", "bold")
         _draw(call, made)
     return 0
 

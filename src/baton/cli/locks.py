@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any
 from baton import config
 from baton.cli.call import Call, argument, verb
 from baton.cli.records import clock_time
+from baton.cli.screen import Columns
 from baton.protocol import codec
 
 if TYPE_CHECKING:
     from baton.protocol.locks import Lock
     from baton.relay import Relay
 
+LOCKS = Columns(("PATH", "LOCK", "STATE", "OWNER", "UNTIL"), spare=("LOCK", "UNTIL"))
 OWNER = argument("--as", dest="owner", metavar="NAME", help="whose lock it is; by default your login name")
 
 
@@ -39,6 +41,7 @@ def _plain(relay: Relay, one: Lock) -> dict[str, Any]:
     argument("--wait", metavar="TIME", default="0s", help="how long to wait for it, such as 30s or 5m"),
     argument("--lease", metavar="TIME", default="10m", help="when it is free again at the latest"),
     examples=("baton lock src/a.py src/b.py --as claude --wait 30s", "baton lock --shared docs", "baton lock"),
+    columns=(LOCKS,),
 )
 def lock(call: Call) -> int:
     """Lock files so that nobody else who asks can, all of them or none; without a path, list who holds which.
@@ -66,7 +69,7 @@ def lock(call: Call) -> int:
         )
         for one in documents
     ]
-    call.screen.table(("PATH", "LOCK", "STATE", "OWNER", "UNTIL"), rows, documents)
+    call.screen.table(LOCKS, rows, documents)
     if not found:
         call.screen.hint("no file is locked; `baton lock PATH` locks one")
     return 0

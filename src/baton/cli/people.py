@@ -7,15 +7,24 @@ from typing import TYPE_CHECKING
 from baton import config
 from baton.cli.answer import BY, HANDOFF, REASON
 from baton.cli.call import Call, argument, verb
-from baton.cli.records import age, find, full_id, lasting, moved, next_step, record, route, table
+from baton.cli.records import HANDOFFS, age, find, full_id, lasting, moved, next_step, record, route, table
+from baton.cli.screen import Columns
 from baton.cli.show import empty
 from baton.errors import Conflict, NotFound
 from baton.lifecycle import State
 from baton.protocol.codec import to_time
+from baton.stores.holder import readable
 
 if TYPE_CHECKING:
     from baton.protocol.handoff import Handoff
     from baton.relay import Relay
+
+WAITING = Columns(("ID", "WHAT", "SINCE", "FROM → TO", "TASK", "WHY"), spare=("SINCE", "WHY"))
+ALERTS = Columns(("ID", "ABOUT", "SINCE", "RESOLVED BY", "TEXT"), spare=("SINCE", "RESOLVED BY"))
+WORKFLOWS = Columns(
+    ("WORKFLOW", "CONVERSATION", "STATUS", "SINCE", "HANDOFFS", "FIRST", "TASK"),
+    spare=("CONVERSATION", "HANDOFFS", "FIRST"),
+)
 
 
 @verb(HANDOFF, BY, REASON, examples=('baton approve 3fa2c81b --reason "checked with Ana"',))
@@ -42,7 +51,7 @@ def _kind(handoff: Handoff) -> str:
     return {State.WAITING: "approval", State.PARKED: "parked"}.get(handoff.state, "question")
 
 
-@verb(examples=("baton waiting",))
+@verb(examples=("baton waiting",), columns=(WAITING,))
 def waiting(call: Call) -> int:
     """List what waits for a person: approvals, questions, and work that nobody could do."""
     relay = call.relay()
@@ -61,7 +70,7 @@ def waiting(call: Call) -> int:
         for one in found
     ]
     documents = ({"kind": _kind(one), "why": why.get(one.id, ""), "handoff": record(one)} for one in found)
-    call.screen.table(("ID", "WHAT", "SINCE", "FROM → TO", "TASK", "WHY"), rows, documents)
+    call.screen.table(WAITING, rows, documents)
     if found:
         call.screen.hint(f"next: {next_step(found[0])}")
     else:
@@ -74,6 +83,7 @@ def waiting(call: Call) -> int:
     argument("--all", action="store_true", help="the resolved ones too"),
     BY,
     examples=("baton alerts", "baton alerts --resolve 9d1e"),
+    columns=(ALERTS,),
 )
 def alerts(call: Call) -> int:
     """List what a person should look at, or mark an alert as dealt with."""
@@ -90,7 +100,7 @@ def alerts(call: Call) -> int:
     now = relay.store.now()
     short = 8 if call.screen.tty else None
     rows = [
-        (one.id[:short], one.subject[:short], lasting((now - one.raised_at) / 1e6), one.resolved_by, one.text)
+        (one.id[:short], one.subject[:short], lasting((now - one.raised_at) / 1e6), readable(one.resolved_by), one.text)
         for one in found
     ]
     documents = (
@@ -104,7 +114,7 @@ def alerts(call: Call) -> int:
         }
         for one in found
     )
-    call.screen.table(("ID", "ABOUT", "SINCE", "RESOLVED BY", "TEXT"), rows, documents)
+    call.screen.table(ALERTS, rows, documents)
     call.screen.hint("`baton alerts --resolve ID` marks one as dealt with" if found else "no alert is open")
     return 0
 
@@ -113,6 +123,7 @@ def alerts(call: Call) -> int:
     argument("conversation", nargs="?", metavar="CONVERSATION", help="an id of a conversation, workflow or handoff"),
     argument("--limit", type=int, default=50, metavar="N", help="the newest N workflows (default 50)"),
     examples=("baton history", "baton history 3fa2c81b"),
+    columns=(WORKFLOWS, HANDOFFS._replace(of="a conversation")),
 )
 def history(call: Call) -> int:
     """List the newest workflows, or all handoffs of one conversation in order."""
@@ -127,15 +138,15 @@ def history(call: Call) -> int:
     documents = []
     for one in found:
         root = relay.get(one.root_id)
-        status = relay.result(one.id).status
+        result = relay.result(one.id)
         since = lasting((now - one.created_at) / 1e6)
         rows.append(
             (
                 one.id[:short],
                 one.conversation_id[:short],
-                status,
+                result.status,
                 since,
-                one.handoffs + 1,
+                len(result.handoffs),
                 root.to_agent,
                 root.task,
             )
@@ -144,15 +155,15 @@ def history(call: Call) -> int:
             {
                 "workflow_id": one.id,
                 "conversation_id": one.conversation_id,
-                "status": status,
+                "status": result.status,
                 "created_at": to_time(one.created_at),
-                "handoffs": one.handoffs + 1,
+                "handoffs": len(result.handoffs),
                 "agents": one.agents,
                 "tokens": one.tokens_spent,
                 "task": root.task,
             }
         )
-    call.screen.table(("WORKFLOW", "CONVERSATION", "STATUS", "SINCE", "HANDOFFS", "FIRST", "TASK"), rows, documents)
+    call.screen.table(WORKFLOWS, rows, documents)
     if not found:
         empty(call, "no workflow yet")
     return 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from baton.cli.screen import Screen
+from baton.cli.screen import Columns, Screen
 from baton.errors import Malformed, NotFound
 from baton.lifecycle import State
 from baton.protocol.codec import to_microseconds, to_time
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from baton.stores.base import Kind
 
 LEAST = 4
+HANDOFFS = Columns(("ID", "STATE", "FROM → TO", "PRIORITY", "AGE", "TASK"), spare=("PRIORITY", "AGE"))
 
 
 def full_id(relay: Relay, given: str, of: Kind = "handoff") -> str:
@@ -90,13 +91,16 @@ def money(millionths: int) -> str:
     return f"{millionths / 1e6:.6f}".rstrip("0").rstrip(".") if millionths else "0"
 
 
+def row(one: Handoff, now: int, short: int | None) -> tuple[str, ...]:
+    """A handoff in the columns of HANDOFFS."""
+    return one.id[:short], one.status, route(one), one.priority, age(now, one.timestamp), one.task
+
+
 def table(screen: Screen, handoffs: list[Handoff], now: int) -> None:
     """Handoffs as rows."""
     short = 8 if screen.tty else None
-    rows = [
-        (one.id[:short], one.status, route(one), one.priority, age(now, one.timestamp), one.task) for one in handoffs
-    ]
-    screen.table(("ID", "STATE", "FROM → TO", "PRIORITY", "AGE", "TASK"), rows, map(record, handoffs))
+    rows = [row(one, now, short) for one in handoffs]
+    screen.table(HANDOFFS, rows, map(record, handoffs))
 
 
 def next_step(handoff: Handoff) -> str:

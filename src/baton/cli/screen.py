@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from functools import cache
 from shutil import get_terminal_size
-from typing import Any
+from typing import Any, NamedTuple
 from unicodedata import east_asian_width
 
 import msgspec
@@ -25,6 +25,17 @@ STYLES = {
     "completed": "32", "failed": "31", "refused": "31", "cancelled": "2", "waiting": "33", "parked": "33",
     "rejected": "33", "claimed": "36", "offered": "34",
 }  # fmt: skip
+
+
+LEAST = 11  # how far a column is cut before another one is left out
+
+
+class Columns(NamedTuple):
+    """What the columns of a table are called."""
+
+    names: tuple[str, ...]
+    spare: tuple[str, ...] = ()  # what a narrow terminal can do without, the least important one first
+    of: str = ""  # what the table is of, where a verb has several
 
 
 @cache
@@ -82,6 +93,19 @@ def _cut(text: str, room: int) -> str:
     return text + "…"
 
 
+def _fitted(widths: dict[str, int], spare: Iterable[str], room: int) -> dict[str, int]:
+    """How wide each column may be; the least important ones are left out until the others can be read."""
+    fitted = {title: min(width, room) for title, width in widths.items()}
+    for title in spare:
+        if sum(min(width, LEAST) + 2 for width in fitted.values()) - 2 <= room:
+            break
+        fitted.pop(title, None)
+    room -= 2 * len(fitted) - 2
+    while sum(fitted.values()) > max(room, len(fitted)):
+        fitted[max(fitted, key=fitted.__getitem__)] -= 1
+    return fitted
+
+
 class Screen:
     """Where one verb says what it has to say: to a person, into a pipe, or as JSON."""
 
@@ -89,7 +113,6 @@ class Screen:
         self.as_json = as_json
         self.store = store  # as it was named on the command line
         self.tty = sys.stdout.isatty()
-        self._named: Sequence[str] = ()
         self.colour = self.tty and not as_json and config.coloured()
         self.width = get_terminal_size().columns
 
@@ -143,28 +166,24 @@ class Screen:
             for value in values:
                 print(_json(codec.plain(value)))
 
-    def table(self, head: Sequence[str], rows: Iterable[Sequence[object]], records: Iterable[Any] = ()) -> None:
+    def table(self, columns: Columns, rows: Iterable[Sequence[object]], records: Iterable[Any] = ()) -> None:
         """Columns for a person, tab-separated values for a pipe, JSON Lines for a program.
 
-        A pipe gets data only: what the columns are called is said beside it, as a hint.
+        A pipe gets data only: what the columns are called says the verb's help.
         """
         if self.as_json:
             self.records(records)
             return
-        lines = list(self.drawn(head, rows))
-        if lines and not self.tty and self._named != head:
-            self.hint(f"columns: {', '.join(head)}")
-            self._named = head
-        for text in lines:
+        for text in self.drawn(columns, rows):
             print(text)
 
-    def part(self, title: str, head: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    def part(self, title: str, columns: Columns, rows: Sequence[Sequence[object]]) -> None:
         """One of several tables of a report, which is read by people in a pipe too."""
         self.heading(title)
-        for text in self.drawn(head, rows if self.tty else [head, *rows]):
+        for text in self.drawn(columns, rows if self.tty else [columns.names, *rows]):
             print(text)
 
-    def drawn(self, head: Sequence[str], rows: Iterable[Sequence[object]]) -> Iterable[str]:
+    def drawn(self, columns: Columns, rows: Iterable[Sequence[object]]) -> Iterable[str]:
         """The lines of a table."""
         cells = [[safe(cell) for cell in row] for row in rows]
         if not self.tty:
@@ -172,13 +191,14 @@ class Screen:
             return
         if not cells:
             return
-        widths = [max(map(_width, column)) for column in zip(head, *cells, strict=True)]
-        over = sum(widths) + 2 * len(widths) - 2 - self.width
-        widest = widths.index(max(widths))
-        widths[widest] = max(12, widths[widest] - max(0, over))
-        for number, row in enumerate([list(head), *cells]):
+        filled = {title: cell for title, *cell in zip(columns.names, *cells, strict=True) if any(cell)}
+        widths = {title: max(map(_width, (title, *cell))) for title, cell in filled.items()}
+        widths = _fitted(widths, columns.spare, self.width)
+        for number, row in enumerate([columns.names, *cells]):
             padded = []
-            for title, cell, room in zip(head, row, widths, strict=True):
+            for title, cell in zip(columns.names, row, strict=True):
+                if (room := widths.get(title, 0)) == 0:
+                    continue
                 text = _cut(cell, room)
                 style = "dim" if number == 0 else cell if title in {"STATE", "STATUS"} else ""
                 padded.append(self.paint(text, style) + " " * (room - _width(text)))

@@ -6,12 +6,13 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from baton.cli.call import Call, argument, verb
-from baton.cli.records import age, clock_time, find, full_id, next_step, record, route, table
+from baton.cli.records import HANDOFFS, age, clock_time, find, full_id, next_step, record, route, row, table
 from baton.cli.screen import Screen
 from baton.lifecycle import State
 from baton.protocol import codec
 from baton.protocol.context import newest_first, thaw_state
 from baton.protocol.results import document
+from baton.stores.holder import readable
 
 if TYPE_CHECKING:
     from baton.protocol.audit import AuditRecord
@@ -20,6 +21,14 @@ if TYPE_CHECKING:
     from baton.protocol.results import Return
     from baton.relay import Relay
 
+# What is looked at when the time comes that the store has noted for a handoff.
+LOOKS = {
+    State.OFFERED: "whether a worker has taken it",
+    State.CLAIMED: "whether its owner is still there, or its time is over",
+    State.DEFERRED: "it is offered again",
+    State.REJECTED: "who else can do it",
+    State.WAITING: "the time to approve it is over",
+}
 RECENT = 5
 CUT = 300
 EVERY = 0.5
@@ -29,9 +38,10 @@ EVERY = 0.5
     argument(
         "--state",
         action="append",
+        type=lambda word: State.CLAIMED.value if word == "accepted" else word,
         choices=[state.value for state in State],
         metavar="STATE",
-        help="repeatable",
+        help="where it stands: offered, waiting, claimed (or accepted, as the audit says), …; repeatable",
     ),
     argument("--to", metavar="AGENT"),
     argument("--from", dest="sender", metavar="AGENT"),
@@ -40,6 +50,7 @@ EVERY = 0.5
     argument("--limit", type=int, default=50, metavar="N", help="the newest N (default 50)"),
     argument("--watch", action="store_true", help="keep looking until interrupted"),
     examples=("baton handoff list --state offered --to billing", "baton handoff list --watch"),
+    columns=(HANDOFFS,),
 )
 def handoff_list(call: Call) -> int:
     """List the newest handoffs. Into a pipe: one per line, tab-separated, whole ids."""
@@ -88,8 +99,7 @@ def _live(call: Call, relay: Relay, where: dict[str, Any]) -> None:
         while True:
             found = relay.store.find(limit=min(call.args.limit, 30), newest=True, **where)
             now = relay.store.now()
-            rows = [(one.id[:8], one.status, route(one), age(now, one.timestamp), one.task) for one in found]
-            lines = list(call.screen.drawn(("ID", "STATE", "FROM → TO", "AGE", "TASK"), rows))
+            lines = list(call.screen.drawn(HANDOFFS, [row(one, now, short=8) for one in found]))
             live.update(Text.from_ansi("\n".join(lines or ["nothing yet; Ctrl-C ends"])), refresh=True)
             time.sleep(EVERY)
 
@@ -163,9 +173,10 @@ def _head(screen: Screen, handoff: Handoff, now: int) -> None:
             ("type", handoff.type),
             ("priority", handoff.priority),
             ("offered", f"{clock_time(handoff.timestamp)} ({age(now, handoff.timestamp)} ago)"),
-            ("due", clock_time(handoff.due_at)),
+            ("deadline", clock_time(handoff.deadline)),
+            ("next look", _next_look(handoff)),
             ("attempt", f"{handoff.attempt} of {handoff.max_attempts}"),
-            ("claim", f"{handoff.epoch} by {handoff.holder}" if handoff.holder else ""),
+            ("claim", f"{handoff.epoch} by {readable(handoff.holder)}" if handoff.holder else ""),
             ("timeout", f"{protocol.timeout:g} s, then {protocol.on_timeout}" if protocol.timeout else ""),
             ("budget", ", ".join(str(one) for one in spend if one)),
             ("requires", ", ".join(needs)),
@@ -178,6 +189,12 @@ def _head(screen: Screen, handoff: Handoff, now: int) -> None:
             ("conversation", handoff.conversation_id),
         ]
     )
+
+
+def _next_look(handoff: Handoff) -> str:
+    if handoff.due_at is None or handoff.due_at == handoff.deadline:
+        return ""
+    return f"{clock_time(handoff.due_at)}: {LOOKS.get(handoff.state, '')}".rstrip(": ")
 
 
 def _messages(screen: Screen, messages: list[Message], cut: int | None) -> None:
@@ -205,7 +222,7 @@ def _answered(screen: Screen, answer: Return | None, cut: int | None) -> None:
 def _timeline(screen: Screen, trail: list[AuditRecord]) -> None:
     screen.heading("audit")
     for one in trail:
-        by = f" by {one.by}" if one.by and one.event_type != "accepted" else ""
+        by = f" by {readable(one.by)}" if one.by and one.event_type != "accepted" else ""
         tokens = f" ({one.tokens_consumed} tokens)" if one.tokens_consumed else ""
         reason = f": {one.reason}" if one.reason else ""
         screen.line(f"  {one.timestamp:%H:%M:%S.%f}"[:-3] + f"  {one.event_type}{by}{tokens}{reason}")

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from baton.cli.call import Call, argument, verb
-from baton.cli.records import counted, lasting, money
+from baton.cli.records import lasting, money
+from baton.cli.screen import Columns
 from baton.cli.show import empty
 from baton.cli.upkeep import breaker_record
 from baton.lifecycle import ENDED, State
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 
 BATCH = 10_000
 FINAL = frozenset(ENDED)
+WORK = Columns(("NAME", "WORK", "SUCCESS", "TOKENS", "MONEY"))
+WORKFLOWS = Columns(("WORKFLOW", "HANDOFFS", "TOKENS", "MONEY", "AGENTS"))
+RESTED = Columns(("SUBJECT", "STATE", "FAILURE", "IN A ROW"))
 
 
 class Seen(msgspec.Struct, frozen=True):
@@ -74,7 +78,7 @@ def collect(relay: Relay, workflows: int = 10) -> dict[str, Any]:
         "workflows": [
             {
                 "name": one.id,
-                "handoffs": one.handoffs + 1,
+                "handoffs": len(relay.result(one.id).handoffs),
                 "tokens": one.tokens_spent,
                 "cost": one.cost_spent / MILLION,
                 "agents": [name for name in one.agents if name in known],
@@ -137,12 +141,12 @@ def _summed(rows: Iterable[tuple[str, tuple[str, str, str, int, int, int]]]) -> 
 def _print(screen: Screen, found: dict[str, Any]) -> None:
     states = ", ".join(f"{count} {state}" for state, count in found["handoffs"]["by_state"].items())
     latency = [
-        (title, f"{lasting(one['average'])} on average, {lasting(one['p99'])} p99, {counted(one['count'], 'handoff')}")
+        (title, f"{lasting(one['average'])} on average, {lasting(one['p99'])} p99, of {one['count']}")
         for title, one in (("to accept", found["latency"]["to_accept"]), ("to end", found["latency"]["to_end"]))
         if one["count"]
     ]
     total = f"{found['handoffs']['total']}: {states}"
-    screen.fields([("handoffs", total), *latency, ("loops caught", str(found["loops_caught"]))])
+    screen.fields([("work", total), *latency, ("loops caught", str(found["loops_caught"]))])
     for title, key in (("agents", "agents"), ("routes", "routes")):
         rows = [
             (
@@ -154,7 +158,7 @@ def _print(screen: Screen, found: dict[str, Any]) -> None:
             )
             for one in found[key]
         ]
-        screen.part(title, ("NAME", "HANDOFFS", "SUCCESS", "TOKENS", "MONEY"), rows)
+        screen.part(title, WORK, rows)
     short = 8 if screen.tty else None
     flows = [
         (
@@ -166,7 +170,7 @@ def _print(screen: Screen, found: dict[str, Any]) -> None:
         )
         for one in found["workflows"]
     ]
-    screen.part("newest workflows", ("WORKFLOW", "HANDOFFS", "TOKENS", "MONEY", "AGENTS"), flows)
+    screen.part("newest workflows", WORKFLOWS, flows)
     if found["breakers"]:
         rested = [(one["subject"], one["state"], one["failure"], one["failures"]) for one in found["breakers"]]
-        screen.part("breakers", ("SUBJECT", "STATE", "FAILURE", "IN A ROW"), rested)
+        screen.part("breakers", RESTED, rested)

@@ -6,19 +6,27 @@ from typing import TYPE_CHECKING, Any
 
 from baton.cli.call import Call, argument, verb
 from baton.cli.records import clock_time, record, route
+from baton.cli.screen import Columns
 from baton.errors import NotFound
 from baton.guards.breaker import cool_down, state
+from baton.lifecycle import AUDIT_NAME
 from baton.protocol.codec import to_time
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from baton.guards.base import Breaker
     from baton.protocol.handoff import Handoff
     from baton.relay import Relay
+
+DUE = Columns(("HANDOFF", "WHAT", "FROM → TO", "WHY"))
+BREAKERS = Columns(("SUBJECT", "STATE", "FAILURE", "IN A ROW", "TRIES AGAIN"), spare=("IN A ROW", "FAILURE"))
 
 
 @verb(
     argument("--dry-run", action="store_true", help="only say what is due or orphaned"),
     examples=("baton recover --dry-run", "baton recover"),
+    columns=(DUE,),
 )
 def recover(call: Call) -> int:
     """Move what is due (deadlines, acknowledgements, retries) and free what dead workers of this host held.
@@ -26,21 +34,34 @@ def recover(call: Call) -> int:
     Every worker does this by itself all the time; this is for a store without workers.
     """
     relay = call.relay()
-    head = ("HANDOFF", "WHAT", "FROM → TO", "WHY")
     short = 8 if call.screen.tty else None
     if call.args.dry_run:
         found = stuck(relay)
         rows = [(one.id[:short], one.status, route(one), why) for one, why in found]
-        call.screen.table(head, rows, ({"why": why, "handoff": record(one)} for one, why in found))
+        call.screen.table(DUE, rows, ({"why": why, "handoff": record(one)} for one, why in found))
         call.screen.hint("`baton recover` decides about these" if found else "nothing is due, nothing is orphaned")
         return 0
-    done = [(step, relay.get(step.id)) for step in relay.recover()]
-    rows = [(one.id[:short], step.event.value, route(one), step.reason) for step, one in done]
-    documents = ({"event": step.event.value, "reason": step.reason, "handoff": record(one)} for step, one in done)
-    call.screen.table(head, rows, documents)
+    done = list(_decided(relay))
+    rows = [(one.id[:short], event, route(one), why) for event, one, why in done]
+    documents = ({"event": event, "reason": why, "handoff": record(one)} for event, one, why in done)
+    call.screen.table(DUE, rows, documents)
     if not done:
         call.screen.hint("nothing was due, nothing was orphaned")
     return 0
+
+
+def _decided(relay: Relay) -> Iterator[tuple[str, Handoff, str]]:
+    """What one look did to all that was due: its event, and why; also where nothing could be done yet."""
+    due = relay.store.due()
+    steps = relay.recover()
+    yield from ((AUDIT_NAME[step.event], relay.get(step.id), step.reason) for step in steps)
+    told = {alert.subject: alert.text for alert in relay.alerts()}
+    moved = {step.id for step in steps}
+    for before in due:
+        now = relay.get(before.id)
+        if now.id not in moved and (now.state, now.epoch) == (before.state, before.epoch):
+            again = f"the next look is at {clock_time(now.due_at)}" if now.due_at else "nothing to do yet"
+            yield "postponed", now, told.get(now.id, again)
 
 
 def stuck(relay: Relay) -> list[tuple[Handoff, str]]:
@@ -71,7 +92,7 @@ def breaker_record(one: Breaker, now: int) -> dict[str, Any]:
     }
 
 
-@verb(examples=("baton breaker list",))
+@verb(examples=("baton breaker list",), columns=(BREAKERS,))
 def breaker_list(call: Call) -> int:
     """List breakers: three failures in a row open one, after a pause one handoff tries whether it works again."""
     relay = call.relay()
@@ -80,7 +101,7 @@ def breaker_list(call: Call) -> int:
         (one["subject"], one["state"], one["failure"], one["failures"], clock_time(one["tries_again_at"]))
         for one in found
     ]
-    call.screen.table(("SUBJECT", "STATE", "FAILURE", "IN A ROW", "TRIES AGAIN"), rows, found)
+    call.screen.table(BREAKERS, rows, found)
     call.screen.hint("`baton breaker reset SUBJECT` closes one" if found else "no agent and no route has failed lately")
     return 0
 
