@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import pwd
 from pathlib import Path
+
+from baton.errors import Malformed
 
 STORE = ".baton/baton.db"
 
@@ -21,7 +24,14 @@ def state_dir() -> Path:
 
 def person() -> str:
     """Who sits at this terminal."""
-    return os.environ.get("BATON_USER") or os.environ.get("USER") or "person"
+    return os.environ.get("BATON_USER") or os.environ.get("USER") or _login()
+
+
+def _login() -> str:
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        raise Malformed(f"user {os.getuid()} has no name here; say who you are with --by NAME or BATON_USER") from None
 
 
 def coloured() -> bool:

@@ -2,13 +2,16 @@
 
 import json
 import re
+import sys
 from pathlib import Path
 
 import pytest
 
-from baton import Artifact, Command, Relay, clock
+from baton import Artifact, Command, Limits, Relay, clock
 from baton.cli import main
+from baton.cli.call import load
 from baton.cli.verbs import GROUPS, VERBS
+from baton.protocol.codec import to_microseconds
 from baton.protocol.context import Context
 from baton.protocol.handoff import Handoff
 from baton.protocol.profile import Profile
@@ -80,6 +83,14 @@ def test_alone_it_shows_what_a_person_may_want(baton):
         assert all(verb in out for verb in group)
 
 
+@pytest.mark.parametrize("verb", sorted(set(VERBS) - {"demo"}))
+def test_every_id_may_be_cut_to_the_same_length(verb):
+    ids = [
+        options for _, options in load(verb).arguments if options.get("metavar") in {"ID", "WORKFLOW", "CONVERSATION"}
+    ]
+    assert all("first 4 characters" in one["help"] or "in full" in one["help"] for one in ids), ids
+
+
 @pytest.mark.parametrize("verb", sorted(VERBS))
 def test_every_verb_teaches_with_an_example(verb, baton):
     code, out, _ = baton(*verb.split(), "--help")
@@ -99,6 +110,9 @@ def test_every_verb_teaches_with_an_example(verb, baton):
         (["docter"], "doctor"),
         (["handoff", "lst"], "handoff list"),
         (["?!"], "--help"),
+        (["list"], "`baton handoff list`"),
+        (["accept", "3fa2"], "`baton handoff accept`"),
+        (["reset", "billing"], "`baton breaker reset`"),
     ],
 )
 def test_an_unknown_verb_suggests_the_nearest(words, meant, baton, documents):
@@ -187,6 +201,7 @@ def test_commands_in_hints_and_errors_go_to_the_same_store(store, baton, documen
 
 
 def test_send_writes_down_every_condition(sent, documents):
+    Path("notes.md").write_text("x")
     made = sent(
         "--from", "triage", "--reason", "a billing question", "--priority", "urgent", "--timeout", "5m",
         "--on-timeout", "escalate", "--type", "delegation", "--require", "refunds=0.8", "--require", "invoices",
@@ -207,6 +222,53 @@ def test_send_writes_down_every_condition(sent, documents):
     assert [one["content"] for one in shown["messages"]] == ["Refund order 7"]
     assert shown["audit"][0]["event_type"] == "initiated"
     assert shown["handoff"]["state"] == "offered"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--task", ""], "--task: nothing stands there; say what has to be done"),
+        (["--task", " \n"], "--task: nothing stands there"),
+        (["--task", "x", "--artifact", "nofile.md"], "--artifact nofile.md: there is no such file"),
+    ],
+)
+def test_a_request_that_cannot_be_meant_is_refused(words, said, team, documents, baton):
+    code, _, err = baton("handoff", "send", "--to", "billing", *words)
+    assert code == 2
+    assert said in err
+    assert documents("handoff", "list") == []
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "handoff list --limit -1", "handoff list --limit 0", "handoff list --limit many", "history --limit -1",
+        "audit query --limit -1", "stats --workflows 0", "handoff return 3fa2c81b --tokens -1",
+        "handoff send --to billing --task x --budget -5", "agents register x --max-concurrent 0",
+    ],
+)  # fmt: skip
+def test_a_number_that_counts_nothing_is_refused(words, baton):
+    code, out, err = baton(*words.split())
+    assert (code, out) == (2, "")
+    assert re.search(r"argument --[a-z-]+: '?-?\w+'? is not a whole number from [01] on", err)
+
+
+@pytest.mark.parametrize("wait", ["200ms", "0.2", "0.2s", "PT0.2S"])
+def test_every_time_is_written_as_people_write_it(wait, team, baton):
+    code, _, err = baton("handoff", "send", "--to", "billing", "--task", "x", "--wait", wait)
+    assert code == 124
+    assert "within 0.2 s" in err
+    code, _, err = baton("handoff", "send", "--to", "billing", "--task", "x", "--wait", "soon")
+    assert code == 2
+    assert "--wait: 'soon' is not a duration" in err
+
+
+@pytest.mark.parametrize("lease", ["90", "90s", "1.5m"])
+def test_seconds_need_no_unit(lease, sent, documents):
+    made = sent()
+    before = Later(0).now()
+    documents("handoff", "accept", made["id"], "--lease", lease)
+    assert 89e6 < to_microseconds(stands(made["id"]).due_at) - before < 95e6
 
 
 def test_send_reads_a_request_from_a_file(team, documents, place):
@@ -312,6 +374,48 @@ def test_approve_and_deny(sent, documents, baton):
         assert relay.audit.query(handoff_id=yes["id"])[-1].by == "ana"
 
 
+def refused(baton, documents, *words):
+    """What is said where the state of a handoff does not allow the verb."""
+    code, _, err = baton(*words)
+    assert code == 1
+    assert documents(*words, code=1)[0]["kind"] == "Conflict"
+    assert "possible:" not in err
+    return err
+
+
+def test_what_was_decided_already_says_by_whom(sent, documents, baton):
+    yes, no = sent("--approval")["id"], sent("--approval")["id"]
+    documents("approve", yes, "--by", "ann")
+    documents("deny", no, "--by", "ben")
+    for verb in ("approve", "deny"):
+        assert f"handoff {yes}: approved by ann already" in refused(baton, documents, verb, yes)
+        assert f"handoff {no}: denied by ben already" in refused(baton, documents, verb, no)
+
+
+def test_only_what_waits_for_an_approval_is_approved(sent, documents, baton):
+    question, offered, over = sent(to="human")["id"], sent()["id"], sent("--approval")["id"]
+    documents("handoff", "cancel", over)
+    said = refused(baton, documents, "approve", question)
+    assert f"this is a question: `baton handoff return {question[:8]} --text …` answers it" in said
+    said = refused(baton, documents, "approve", offered)
+    assert "offered, so there is nothing to approve; a worker of billing takes it" in said
+    assert f"handoff {over}: it was cancelled, and has ended" in refused(baton, documents, "deny", over)
+
+
+def test_an_answer_that_cannot_be_given_says_what_can_be_done(sent, documents, baton):
+    over, offered, waits = sent()["id"], sent()["id"], sent("--approval")["id"]
+    documents("handoff", "cancel", over)
+    said = refused(baton, documents, "handoff", "return", over, "--text", "x")
+    assert f"handoff {over}: it was cancelled, and has ended" in said
+    said = refused(baton, documents, "handoff", "return", offered, "--text", "x")
+    assert f"take it first: `baton handoff accept {offered[:8]}`" in said
+    assert "`baton approve" in refused(baton, documents, "handoff", "return", waits, "--text", "x")
+    documents("handoff", "accept", offered)
+    code, _, err = baton("handoff", "return", offered, "--text", "x")
+    assert code == 2
+    assert "claimed by shell:ana; say --epoch 1, the number of that claim, if it is yours" in err
+
+
 def test_a_question_is_answered_and_its_alert_resolved(sent, documents):
     asked = sent(to="human")
     [alert] = documents("alerts")
@@ -410,7 +514,7 @@ def test_verify_seals_what_is_good(sent, documents, baton):
     assert "no record yet" in baton("audit", "verify")[2]
     sent()
     unsealed()
-    assert "records 1 to 2 in 2 segments, 0 not sealed yet" in baton("audit", "verify")[1]
+    assert baton("audit", "verify")[1] == "verified: 2 records, all as written; 2 checkpoints agree\n"
 
 
 def test_a_changed_trail_is_broken(team, documents, place):
@@ -727,6 +831,16 @@ def test_doctor(sent, documents, place, baton):
     assert "BAD permissions: baton.db 0644; chmod 600" in out
 
 
+def test_doctor_names_an_approval_that_protects_nobody(sent, documents, baton):
+    sent()
+    assert "approvals" not in {one["name"] for one in documents("doctor")[0]["checks"]}
+    with Relay(STORE, limits=Limits(approve=("bililng", "billing", "human"))) as relay:
+        relay.hand_off(Handoff(from_agent="user", to_agent="triage", task="x"))
+    code, out, _ = baton("doctor")
+    assert code == 0
+    assert "--  approvals: asked for bililng, and no agent is called so; did you mean billing?" in out
+
+
 def test_migrate(sent, documents):
     sent()
     [told] = documents("store", "migrate")
@@ -756,6 +870,7 @@ def test_migrate(sent, documents):
         ("handoff list --store postgresql://x", 2, "StoreError"),
         ("run --app nowhere billing x", 1, "NotFound"),
         ("run --app json billing x", 2, "Malformed"),
+        ("run --app json.nowhere:relay billing x", 1, "NotFound"),
         ("worker --app json:loads", 2, "Malformed"),
     ],
 )
@@ -764,6 +879,34 @@ def test_errors_are_one_line_and_a_document(words, code, kind, team, baton, docu
     assert got == code, err
     assert len([one for one in err.splitlines() if one.startswith("error: ")]) == 1
     assert documents(*words.split(), code=code)[-1]["kind"] == kind
+
+
+BROKEN = {
+    "import nosuch": "own.py, line 2: ModuleNotFoundError: No module named 'nosuch'",
+    "import own.nosuch": "own.py, line 2: ModuleNotFoundError: No module named 'own.nosuch'",
+    "from baton import Relya": "own.py, line 2: ImportError: cannot import name 'Relya'",
+    "def broken(:": "own.py, line 2: SyntaxError: invalid syntax",
+    "1 / 0": "own.py, line 2: ZeroDivisionError: division by zero",
+    "import parts": "parts.py, line 1: KeyError: 'x'",
+    "raise SystemExit(3)": "own.py, line 2: SystemExit: 3",
+}
+
+
+@pytest.mark.parametrize("line", BROKEN)
+@pytest.mark.parametrize("words", [["run", "a", "x"], ["worker"]])
+def test_a_fault_in_your_module_is_shown_where_it_stands(words, line, baton, documents, place, monkeypatch):
+    monkeypatch.setattr(sys, "path", sys.path[:])
+    (place / "parts.py").write_text("{}['x']\n")
+    (place / "own.py").write_text(f"# the agents\n{line}\n")
+    for name in ("own", "parts"):
+        sys.modules.pop(name, None)
+    code, out, err = baton(*words, "--app", "own:relay")
+    assert (code, out) == (2, "")
+    *trace, error = err.splitlines()
+    assert error.startswith(f"error: --app own:relay: {BROKEN[line]}")
+    assert any("own.py" in one for one in trace)
+    assert not any("baton/cli" in one or "importlib" in one for one in trace)
+    assert documents(*words, "--app", "own:relay", code=2)[-1]["kind"] == "Malformed"
 
 
 def test_a_rule_that_refuses_is_exit_3(team, documents):

@@ -46,6 +46,46 @@ def test_a_run_waits_for_the_approval(relay):
     assert trail(relay)[2] == ("approved", "ada")
 
 
+@pytest.fixture
+def misspelt():
+    with Relay(limits=Limits(approve=("payuot", "other", "human"))) as relay:
+        for name in ("payout", "other"):
+            relay.agent(name)(lambda turn: "done")
+        yield relay
+
+
+SAID = "approve names payuot, and no agent is called so: nobody is asked about it; did you mean payout?"
+
+
+def test_an_approval_that_protects_nobody_is_said_once(misspelt, caplog):
+    for _ in range(2):
+        virtual.run(misspelt.run("payout", "x", wait=False))
+    assert [record.getMessage() for record in caplog.records] == [SAID]
+    assert caplog.records[0].levelname == "WARNING"
+
+
+def test_also_where_work_is_only_sent(misspelt, caplog):
+    misspelt.hand_off(Handoff(from_agent="user", to_agent="payout", task="x"))
+    assert [record.getMessage() for record in caplog.records] == [SAID]
+
+
+def test_also_by_a_worker_before_any_work(misspelt, caplog):
+    async def main():
+        stop = asyncio.Event()
+        stop.set()
+        await misspelt.work(stop)
+
+    virtual.run(main())
+    assert [record.getMessage() for record in caplog.records] == [SAID]
+
+
+def test_a_name_that_is_there_is_not_complained_about(caplog):
+    with Relay(limits=Limits(approve=("payout",))) as relay:
+        relay.agent("payout")(lambda turn: "done")
+        virtual.run(relay.run("payout", "x", wait=False))
+    assert caplog.records == []
+
+
 def test_a_denial_ends_it(relay):
     async def main():
         run = asyncio.create_task(relay.run("build", "release", workflow_id="w"))

@@ -14,7 +14,7 @@ from baton.stores import open_store
 from baton.stores import seal as sealing
 from baton.stores.base import Claim, Offer, Segment, Step, Workflow
 from baton.stores.seal import CHECKPOINTS, checkpoint, checkpoints, root_of, seal
-from baton.stores.verify import verify
+from baton.stores.verify import Finding, Report, verify
 
 
 def allow(*_):
@@ -43,6 +43,28 @@ def store():
 def fill(store, count, start=0):
     for number in range(start, start + count):
         work(store, f"h{number}")
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"first": 1, "last": 1, "records": 1, "checkpoints": 1}, "1 record, all as written; 1 checkpoint agrees"),
+        ({"first": 1, "last": 9, "records": 9, "unsealed": 2}, "9 records, all as written; 2 more not sealed yet"),
+        (
+            {"first": 4, "last": 9, "records": 6, "checkpoints": 2},
+            "6 records (4 to 9), all as written; 2 checkpoints agree",
+        ),
+    ],
+)
+def test_a_report_is_one_plain_sentence(fields, said):
+    assert str(Report(**fields)) == f"verified: {said}"
+
+
+def test_what_is_broken_is_counted_first():
+    found = Finding(kind="edited", n=2, seq=2, handoff_id="h1")
+    assert str(Report(first=1, last=3, records=3, problems=1, findings=(found,))).splitlines()[0] == (
+        "BROKEN: 1 finding in 3 records"
+    )
 
 
 def test_sealing_numbers_every_row_once_and_in_order(store):

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from baton.cli.call import Call, argument, verb
+from baton.cli.call import Call, argument, counting, seconds, verb
 from baton.cli.records import lasting
 from baton.cli.screen import Columns
 from baton.errors import Malformed, NotFound
@@ -31,10 +31,10 @@ EXPLAINED = Columns((*MATCHES.names, "WHY"), of="--explain")
     argument("--description", default="", metavar="TEXT", help="`agents match` searches it"),
     argument("--specialization", default="", metavar="TEXT"),
     argument("--example", action="append", default=[], metavar="TEXT", help="a task that it is good at; repeatable"),
-    argument("--max-concurrent", type=int, metavar="N", help="how much work it may hold at once"),
+    argument("--max-concurrent", type=counting(1), metavar="N", help="how much work it may hold at once"),
     argument("--max-time", metavar="TIME", help="how long one piece of work may take it"),
     argument("--max-risk", choices=RISKS, help="the riskiest work that it may do by itself"),
-    argument("--max-tokens", type=int, metavar="N", help="the most tokens that it may use by itself"),
+    argument("--max-tokens", type=counting(0), metavar="N", help="the most tokens that it may use by itself"),
     argument("--allow-target", action="append", metavar="AGENT", help="to whom it may hand over; repeatable"),
     argument("--no-handoffs", action="store_true", help="it takes none at present"),
     argument("--file", metavar="PATH", help="one profile, or a list of them, as JSON; - is standard input"),
@@ -80,7 +80,7 @@ def _from_arguments(call: Call) -> Profile:
         capabilities=dict(map(_capability, args.capability)),
         accepts_handoffs=not args.no_handoffs,
         max_concurrent_tasks=args.max_concurrent,
-        max_execution_time=codec.seconds(args.max_time, "--max-time") if args.max_time else None,
+        max_execution_time=seconds(args.max_time, "--max-time") if args.max_time else None,
         autonomy_budget=Autonomy(max_risk=args.max_risk or "high", max_tokens=args.max_tokens) if limited else None,
         allowed_targets=tuple(args.allow_target) if args.allow_target else None,
     )

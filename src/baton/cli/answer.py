@@ -6,24 +6,24 @@ import sys
 from typing import Any
 
 from baton import config, errors
-from baton.cli.call import Call, argument, verb
-from baton.cli.records import clock_time, find, moved, record, route
+from baton.cli.call import Call, argument, counting, seconds, verb
+from baton.cli.records import AN_ID, clock_time, find, moved, next_step, over, record, route
 from baton.errors import BatonError, Conflict, Malformed, NotFound, Refused
 from baton.lifecycle import State
 from baton.protocol import codec
-from baton.protocol.handoff import Handoff
+from baton.protocol.handoff import HUMAN, Handoff
 from baton.protocol.results import Account, Defer, Reject, Result, Return
 from baton.stores.holder import readable
 
-HANDOFF = argument("id", metavar="ID", help="an id, or at least its first 4 characters")
-EPOCH = argument("--epoch", type=int, metavar="N", help="the number of your claim, as `accept` printed it")
+HANDOFF = argument("id", metavar="ID", help=AN_ID)
+EPOCH = argument("--epoch", type=counting(1), metavar="N", help="the number of your claim, as `accept` printed it")
 BY = argument("--by", metavar="NAME", help="who says so (default: you)")
 REASON = argument("--reason", default="", metavar="TEXT", help="why")
 WHY = argument("--reason", required=True, metavar="TEXT", help="why; the sender reads it")
 
 
 @verb(
-    argument("id", nargs="?", metavar="ID", help="which; without it the next one for --agent"),
+    argument("id", nargs="?", metavar="ID", help=f"which: {AN_ID}; without it the next one for --agent"),
     argument("--agent", metavar="NAME", help="take the next work of this agent"),
     argument(
         "--lease",
@@ -50,7 +50,7 @@ def handoff_accept(call: Call) -> int:
         agent,
         handoff_id=wanted.id if wanted else "",
         holder=f"shell:{args.by or config.person()}",
-        lease=codec.seconds(args.lease, "--lease"),
+        lease=seconds(args.lease, "--lease"),
     )
     taken = grant.handoff
     if taken is None:
@@ -84,7 +84,7 @@ def _holder(handoff: Handoff) -> str:
     argument("--json-body", metavar="JSON", help="the answer as JSON; - reads standard input"),
     argument("--status", choices=("success", "partial", "failed"), default="success"),
     argument("--error", default="", metavar="TEXT", help="with --status failed: what went wrong"),
-    argument("--tokens", type=int, default=0, metavar="N", help="how many tokens the work took"),
+    argument("--tokens", type=counting(0), default=0, metavar="N", help="how many tokens the work took"),
     argument("--cost", type=float, default=0.0, metavar="MONEY", help="what it cost"),
     BY,
     examples=(
@@ -100,7 +100,7 @@ def handoff_return(call: Call) -> int:
     args = call.args
     relay = call.relay()
     handoff = find(relay, args.id)
-    _epoch_given(call, handoff)
+    _answerable(call, handoff)
     answer = Return(
         status=args.status,
         result=_body(args.text, args.json_body),
@@ -114,7 +114,24 @@ def handoff_return(call: Call) -> int:
 
 def _epoch_given(call: Call, handoff: Handoff) -> None:
     if handoff.state is State.CLAIMED and call.args.epoch is None:
-        raise Malformed(f"handoff {handoff.id}: claimed{_holder(handoff)}; say --epoch N, as your `accept` printed it")
+        raise Malformed(
+            f"handoff {handoff.id}: claimed{_holder(handoff)}; "
+            f"say --epoch {handoff.epoch}, the number of that claim, if it is yours"
+        )
+
+
+def _answerable(call: Call, handoff: Handoff) -> None:
+    """Say what has to be done first, where an answer without a claim would not be taken."""
+    _epoch_given(call, handoff)
+    asked = handoff.to_agent == HUMAN and handoff.state is State.OFFERED
+    if call.args.epoch is not None or asked or handoff.state is State.PARKED:
+        return
+    if handoff.ended:
+        raise Conflict(f"handoff {handoff.id}: {over(handoff)}; what comes with --epoch N is only noted as late")
+    if handoff.state is State.OFFERED:
+        take = f"take it first: `baton handoff accept {handoff.id[:8]}`"
+        raise Conflict(f"handoff {handoff.id}: nobody has taken it; {take}")
+    raise Conflict(f"handoff {handoff.id}: {handoff.status}; {next_step(handoff) or 'it goes on by itself'}")
 
 
 def _body(text: str | None, body: str | None) -> Result:
@@ -141,7 +158,7 @@ def handoff_reject(call: Call) -> int:
 )
 def handoff_defer(call: Call) -> int:
     """Put work off: it is offered again after a while, and the attempt does not count."""
-    return _say(call, Defer(call.args.reason, codec.seconds(call.args.seconds, "--for")), "put off")
+    return _say(call, Defer(call.args.reason, seconds(call.args.seconds, "--for")), "put off")
 
 
 def _say(call: Call, value: Reject | Defer, said: str) -> int:

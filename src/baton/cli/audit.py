@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from baton import config
 from baton.cli.answer import BY, REASON
-from baton.cli.call import Call, argument, verb
-from baton.cli.records import clock_time, full_id
+from baton.cli.call import Call, argument, counting, verb
+from baton.cli.records import AN_ID, clock_time, full_id
 from baton.cli.screen import Columns
 from baton.cli.show import empty
 from baton.errors import AuditBroken, Malformed, NotFound, StoreError
@@ -19,6 +19,7 @@ from baton.stores.verify import verify
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from baton.relay import Relay
     from baton.stores.place import Stood
     from baton.stores.trail import AuditTrail
     from baton.stores.verify import Report
@@ -28,11 +29,11 @@ FILES = Columns(("FILE",))
 
 
 @verb(
-    argument("--handoff", metavar="ID"),
-    argument("--task", metavar="ID", help="a task id; that of a workflow unless the request named one"),
+    argument("--handoff", metavar="ID", help=AN_ID),
+    argument("--task", metavar="ID", help=f"that of a workflow ({AN_ID}) unless the request named one"),
     argument("--from", dest="sender", metavar="AGENT"),
     argument("--to", metavar="AGENT"),
-    argument("--limit", type=int, default=1000, metavar="N", help="the first N (default 1000)"),
+    argument("--limit", type=counting(1), default=1000, metavar="N", help="the first N (default 1000)"),
     examples=("baton audit query --handoff 3fa2c81b", "baton audit query --to billing --json"),
     columns=(RECORDS,),
 )
@@ -41,7 +42,7 @@ def audit_query(call: Call) -> int:
     args, relay = call.args, call.relay()
     found = relay.audit.query(
         handoff_id=full_id(relay, args.handoff) if args.handoff else "",
-        task_id=args.task or "",
+        task_id=_task(relay, args.task or ""),
         from_agent=args.sender or "",
         to_agent=args.to or "",
         limit=args.limit,
@@ -63,6 +64,13 @@ def audit_query(call: Call) -> int:
     if not found:
         empty(call, "no record fits")
     return 0
+
+
+def _task(relay: Relay, given: str) -> str:
+    try:
+        return full_id(relay, given, "workflow") if given else ""
+    except NotFound:
+        return given
 
 
 def _moment(at: datetime, today: str) -> str:

@@ -24,6 +24,7 @@ from baton.errors import (
     TimedOut,
     Unfinished,
 )
+from baton.protocol import codec
 
 if TYPE_CHECKING:
     from baton.relay import Relay
@@ -72,6 +73,23 @@ def verb(
 ) -> Callable[[Callable[[Call], int]], Verb]:
     """Make a function a verb; its docstring is the help."""
     return lambda function: Verb(function, arguments, examples, columns)
+
+
+def counting(least: int) -> Callable[[str], int]:
+    """A whole number from `least` on, as an argument's type."""
+
+    def read(text: str) -> int:
+        if not text.isdecimal() or len(text) > 15 or int(text) < least:
+            raise argparse.ArgumentTypeError(f"{text[:60]!r} is not a whole number from {least} on")
+        return int(text)
+
+    return read
+
+
+def seconds(text: str, option: str) -> float:
+    """A length of time, as every option takes it: 90, 90s, 1h30m or PT90S."""
+    bare = text.isascii() and text.replace(".", "", 1).isdecimal()
+    return codec.seconds(f"{text}s" if bare else text, option)
 
 
 class Parser(argparse.ArgumentParser):

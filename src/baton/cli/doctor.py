@@ -17,8 +17,8 @@ from baton.cli.records import clock_time
 from baton.cli.screen import in_store
 from baton.cli.upkeep import stuck
 from baton.errors import BatonError, NotFound
-from baton.protocol.codec import to_microseconds, to_time
-from baton.protocol.handoff import Handoff
+from baton.protocol.codec import near, to_microseconds, to_time
+from baton.protocol.handoff import HUMAN, Handoff
 from baton.relay import Relay
 
 TOOLS = {
@@ -140,6 +140,7 @@ def _opened(relay: Relay) -> Iterator[Check]:
     report = relay.audit.verify()
     yield Check("audit", report.ok, str(report).splitlines()[0], "`baton audit verify` names the records")
     yield _expired(relay)
+    yield from _approvals(relay)
     waiting = len(relay.waiting())
     yield Check("people", ok=not waiting, found=f"{waiting} waiting", cure="`baton waiting` shows what", optional=True)
     where = relay.audit.checkpoints
@@ -157,6 +158,14 @@ def _order(newest: list[Handoff], now: int) -> Check:
 def _expired(relay: Relay) -> Check:
     found = stuck(relay)
     return Check("claims", not found, f"{len(found)} due or orphaned", "`baton recover` or a running worker moves them")
+
+
+def _approvals(relay: Relay) -> Iterator[Check]:
+    known = {HUMAN, "*", *(row.profile.agent_id for row in relay.store.agents())}
+    asked = [set(flow.limits.approve) for flow in relay.store.workflows()]
+    for name in sorted(set().union(*(names for names in asked if "*" not in names)) - known):
+        said = f"asked for {name}, and no agent is called so; {near(name, known - {HUMAN, '*'})}"
+        yield Check("approvals", ok=False, found=said, optional=True)
 
 
 def _tools() -> Iterator[Check]:

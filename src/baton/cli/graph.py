@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from baton.cli.call import Call, argument, verb
-from baton.cli.records import counted, find, full_id
+from baton.cli.records import AN_ID, counted, find, full_id
 from baton.cli.screen import safe
 from baton.cli.show import empty
 from baton.errors import NotFound
@@ -21,7 +21,7 @@ LOOK_BACK = 20  # how many offers to nobody the newest workflow may hide behind
 
 
 @verb(
-    argument("workflow", nargs="?", metavar="WORKFLOW", help="an id of a workflow or handoff (default: the newest)"),
+    argument("workflow", nargs="?", metavar="WORKFLOW", help=f"or a handoff: {AN_ID} (default: the newest)"),
     argument("--mermaid", action="store_true", help="as a Mermaid flowchart, for Markdown pages"),
     examples=("baton graph", "baton graph 3fa2c81b --mermaid"),
 )

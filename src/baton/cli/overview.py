@@ -44,8 +44,10 @@ def unknown(words: list[str], *, as_json: bool) -> int:
             print(f"  baton {verb:<16} {VERBS[verb][1]}", file=stream)
         return 0 if asks_help else 2
     typed = " ".join(words[:2]) if group else words[0]
-    close = get_close_matches(" ".join(words[:2]), VERBS, n=1) or get_close_matches(words[0], VERBS, n=1)
-    known = f"did you mean `baton {close[0]}`?" if close else "`baton --help` lists the verbs"
+    ending = [verb for verb in VERBS if verb.endswith(f" {words[0]}")]
+    close = ending or get_close_matches(" ".join(words[:2]), VERBS, n=1) or get_close_matches(words[0], VERBS, n=1)
+    meant = " or ".join(f"`baton {verb}`" for verb in close)
+    known = f"did you mean {meant}?" if close else "`baton --help` lists the verbs"
     from baton.cli.screen import complain
 
     complain(f"{typed[:60]!r} is not a verb; {known}", "UnknownVerb", as_json=as_json)

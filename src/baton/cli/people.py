@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING
 
 from baton import config
 from baton.cli.answer import BY, HANDOFF, REASON
-from baton.cli.call import Call, argument, verb
-from baton.cli.records import HANDOFFS, age, find, full_id, lasting, moved, next_step, record, route, table
+from baton.cli.call import Call, argument, counting, verb
+from baton.cli.records import AN_ID, HANDOFFS, age, find, full_id, lasting, moved, next_step, over, record, route, table
 from baton.cli.screen import Columns
 from baton.cli.show import empty
 from baton.errors import Conflict, NotFound
-from baton.lifecycle import State
+from baton.lifecycle import AUDIT_NAME, Event, State
 from baton.protocol.codec import to_time
+from baton.protocol.handoff import HUMAN
 from baton.stores.holder import readable
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ WORKFLOWS = Columns(
 def approve(call: Call) -> int:
     """Let a waiting handoff start. Works days later, and after every restart."""
     relay = call.relay()
-    handoff = find(relay, call.args.id)
+    handoff = _waits(relay, call.args.id)
     done = relay.approve(handoff.id, by=call.args.by or config.person(), reason=call.args.reason)
     moved(call.screen, done, "approved")
     return 0
@@ -41,10 +42,31 @@ def approve(call: Call) -> int:
 def deny(call: Call) -> int:
     """Refuse a waiting handoff for good. Who waits for it learns why."""
     relay = call.relay()
-    handoff = find(relay, call.args.id)
+    handoff = _waits(relay, call.args.id)
     done = relay.deny(handoff.id, by=call.args.by or config.person(), reason=call.args.reason)
     moved(call.screen, done, "denied")
     return 0
+
+
+def _waits(relay: Relay, given: str) -> Handoff:
+    """The handoff, if it waits for an approval; else say what it is instead."""
+    handoff = find(relay, given)
+    if handoff.state is not State.WAITING:
+        raise Conflict(f"handoff {handoff.id}: {_instead(relay, handoff)}")
+    return handoff
+
+
+def _instead(relay: Relay, handoff: Handoff) -> str:
+    if handoff.approved_by:
+        return f"approved by {handoff.approved_by} already; it is {handoff.status}"
+    denied = AUDIT_NAME[Event.DENY]
+    if said := [one.by for one in relay.audit.query(handoff_id=handoff.id) if one.event_type == denied]:
+        return f"denied by {said[-1]} already; that is final"
+    if handoff.ended:
+        return f"{over(handoff)}; there is nothing to approve or deny"
+    if handoff.to_agent == HUMAN:
+        return f"this is a question: `baton handoff return {handoff.id[:8]} --text …` answers it"
+    return f"{handoff.status}, so there is nothing to approve; {next_step(handoff) or 'it goes on by itself'}"
 
 
 def _kind(handoff: Handoff) -> str:
@@ -79,7 +101,7 @@ def waiting(call: Call) -> int:
 
 
 @verb(
-    argument("--resolve", metavar="ID", help="mark one as dealt with"),
+    argument("--resolve", metavar="ID", help=f"mark one as dealt with: {AN_ID}"),
     argument("--all", action="store_true", help="the resolved ones too"),
     BY,
     examples=("baton alerts", "baton alerts --resolve 9d1e"),
@@ -120,8 +142,8 @@ def alerts(call: Call) -> int:
 
 
 @verb(
-    argument("conversation", nargs="?", metavar="CONVERSATION", help="an id of a conversation, workflow or handoff"),
-    argument("--limit", type=int, default=50, metavar="N", help="the newest N workflows (default 50)"),
+    argument("conversation", nargs="?", metavar="CONVERSATION", help=f"or a workflow or handoff: {AN_ID}"),
+    argument("--limit", type=counting(1), default=50, metavar="N", help="the newest N workflows (default 50)"),
     examples=("baton history", "baton history 3fa2c81b"),
     columns=(WORKFLOWS, HANDOFFS._replace(of="a conversation")),
 )

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from baton.stores.base import Kind
 
 LEAST = 4
+AN_ID = f"an id, or at least its first {LEAST} characters"
 HANDOFFS = Columns(("ID", "STATE", "FROM → TO", "PRIORITY", "AGE", "TASK"), spare=("PRIORITY", "AGE"))
 
 
@@ -119,6 +120,11 @@ def next_step(handoff: Handoff) -> str:
     if handoff.state is State.CLAIMED:
         return f"{handoff.to_agent} works on it: `baton handoff return {short} --epoch {handoff.epoch} --text …`"
     return ""
+
+
+def over(handoff: Handoff) -> str:
+    """That nothing can be done with it any more."""
+    return f"it was {handoff.status}, and has ended"
 
 
 def moved(screen: Screen, handoff: Handoff, said: str) -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import sys
 import time
 from hashlib import sha256
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from baton import clock, errors
-from baton.cli.call import Call, argument, verb
+from baton.cli.call import Call, argument, counting, seconds, verb
 from baton.cli.records import moved, next_step, record
 from baton.errors import Malformed, TimedOut, Unfinished, UnknownAgent
 from baton.lifecycle import State
@@ -49,16 +50,18 @@ SWEEP = 1.0
     argument("--on-timeout", choices=("retry", "escalate", "fail"), help="what happens without an answer"),
     argument("--type", choices=TYPES, help="sequential moves ownership, delegation wants an answer"),
     argument("--require", action="append", metavar="CAP[=MIN]", help="a capability that the work needs; repeatable"),
-    argument("--budget", type=int, metavar="TOKENS", help="the most tokens it may use"),
+    argument("--budget", type=counting(0), metavar="TOKENS", help="the most tokens it may use"),
     argument("--max-cost", type=float, metavar="MONEY", help="the most money it may cost"),
     argument("--risk", choices=RISKS, help="how risky it is"),
     argument("--rationale", metavar="TEXT", help="the decision behind it, for the audit"),
     argument("--artifact", action="append", metavar="PATH", help="a file that belongs to it; repeatable"),
     argument("--set", action="append", metavar="KEY=VALUE", help="a shared variable, JSON or text; repeatable"),
-    argument("--conversation", metavar="ID", help="the conversation that it belongs to"),
+    argument("--conversation", metavar="ID", help="the conversation that it belongs to: its id in full, or a new one"),
     argument("--approval", action="store_true", help="a person approves before it starts"),
     argument("--file", metavar="PATH", help="read the request from a JSON document; - is standard input"),
-    argument("--wait", nargs="?", type=float, const=0.0, metavar="SECONDS", help="wait for the answer and print it"),
+    argument(
+        "--wait", nargs="?", const="", metavar="TIME", help="wait for the answer, without TIME for ever, and print it"
+    ),
     examples=(
         'baton handoff send --from triage --to billing --task "Refund order 7" --require refunds=0.8',
         "baton handoff send --file request.json --wait 60",
@@ -69,6 +72,7 @@ def handoff_send(call: Call) -> int:
 
     With --wait the answer is printed; exit 124 when it does not come in time (the work goes on).
     """
+    patience = seconds(call.args.wait, "--wait") if call.args.wait else inf
     request = _request(call)
     limits = Limits(approve=("*",)) if call.args.approval else None
     relay = call.relay(create=True)
@@ -81,7 +85,7 @@ def handoff_send(call: Call) -> int:
         return 0
     if made.state in {State.WAITING, State.PARKED, State.REJECTED} or made.to_agent == HUMAN:
         call.screen.hint(f"{made.id} is {made.status}; {next_step(made)}")
-    answer = _answer(relay, made, call.args.wait)
+    answer = _answer(relay, made, patience)
     call.screen.document({"handoff": record(relay.get(made.id)), **document(answer)})
     body = answer.output
     text = body if isinstance(body, str) else codec.canonical(body).decode() if body is not None else ""
@@ -108,7 +112,7 @@ def _request(call: Call) -> Handoff:
     given: dict[str, Any] = {
         "from_agent": args.sender,
         "to_agent": args.to,
-        "task": sys.stdin.read() if args.task == "-" else args.task,
+        "task": _task(args.task),
         "reason": args.reason,
         "type": args.type,
         "conversation_id": args.conversation,
@@ -118,12 +122,19 @@ def _request(call: Call) -> Handoff:
     return _conditions(call, _context(call, request))
 
 
+def _task(given: str | None) -> str | None:
+    task = sys.stdin.read() if given == "-" else given
+    if task is not None and not task.strip():
+        raise Malformed("--task: nothing stands there; say what has to be done")
+    return task
+
+
 def _conditions(call: Call, request: Handoff) -> Handoff:
     args = call.args
     if args.timeout or args.on_timeout:
-        seconds = args.timeout and _seconds(args.timeout)
+        timeout = args.timeout and seconds(args.timeout, "--timeout")
         protocol: ReturnProtocol = request.return_protocol
-        given = {"timeout": seconds or protocol.timeout, "on_timeout": args.on_timeout or protocol.on_timeout}
+        given = {"timeout": timeout or protocol.timeout, "on_timeout": args.on_timeout or protocol.on_timeout}
         request = replace(request, return_protocol=replace(protocol, expected=True, **given))
     if args.require:
         wanted = tuple(map(_requirement, args.require))
@@ -139,10 +150,6 @@ def _conditions(call: Call, request: Handoff) -> Handoff:
         )
         request = replace(request, audit=rationale)
     return request
-
-
-def _seconds(text: str) -> float:
-    return codec.seconds(float(text) if text.replace(".", "", 1).isdigit() else text, "--timeout")
 
 
 def _requirement(text: str) -> Requirement:
@@ -178,13 +185,15 @@ def _variable(pair: str) -> tuple[str, Any]:
 def _artifact(path: str, by: str) -> Artifact:
     clean = inside(path, [str(Path.cwd())])
     file = Path(clean)
+    if not file.exists():
+        raise Malformed(f"--artifact {path}: there is no such file; name one that is there, by its path from here")
     digest = sha256(file.read_bytes()).hexdigest() if file.is_file() else ""
     return Artifact(id=file.name, path=clean, created_by=by, digest=digest)
 
 
-def _answer(relay: Relay, made: Handoff, seconds: float) -> Return:
+def _answer(relay: Relay, made: Handoff, patience: float) -> Return:
     """Wait for the end of the line; meanwhile what is due anywhere is moved, for there may be no worker."""
-    end = clock.monotonic() + seconds if seconds else float("inf")
+    end = clock.monotonic() + patience
     swept, pause = clock.monotonic(), 0.01
     while True:
         head = relay.get(made.id)
@@ -192,7 +201,7 @@ def _answer(relay: Relay, made: Handoff, seconds: float) -> Return:
             return relay.store.returned(made.id) or Return(status="failed", error="Cancelled: called off")
         now = clock.monotonic()
         if now >= end:
-            raise TimedOut(f"handoff {made.id}: no answer within {seconds:g} s; it goes on, see `baton handoff show`")
+            raise TimedOut(f"handoff {made.id}: no answer within {patience:g} s; it goes on, see `baton handoff show`")
         if now - swept >= SWEEP:
             relay.recover()
             swept = now

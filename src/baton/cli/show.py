@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from baton.cli.call import Call, argument, verb
-from baton.cli.records import HANDOFFS, age, clock_time, find, full_id, next_step, record, route, row, table
+from baton.cli.call import Call, argument, counting, verb
+from baton.cli.records import AN_ID, HANDOFFS, age, clock_time, find, full_id, next_step, record, route, row, table
 from baton.cli.screen import Screen
 from baton.lifecycle import State
 from baton.protocol import codec
@@ -45,9 +45,9 @@ EVERY = 0.5
     ),
     argument("--to", metavar="AGENT"),
     argument("--from", dest="sender", metavar="AGENT"),
-    argument("--workflow", metavar="ID"),
-    argument("--conversation", metavar="ID"),
-    argument("--limit", type=int, default=50, metavar="N", help="the newest N (default 50)"),
+    argument("--workflow", metavar="ID", help=AN_ID),
+    argument("--conversation", metavar="ID", help=AN_ID),
+    argument("--limit", type=counting(1), default=50, metavar="N", help="the newest N (default 50)"),
     argument("--watch", action="store_true", help="keep looking until interrupted"),
     examples=("baton handoff list --state offered --to billing", "baton handoff list --watch"),
     columns=(HANDOFFS,),
@@ -119,7 +119,7 @@ def _changes(call: Call, relay: Relay, where: dict[str, Any]) -> None:
 
 
 @verb(
-    argument("id", metavar="ID", help="an id, or at least its first 4 characters"),
+    argument("id", metavar="ID", help=AN_ID),
     argument("--full", action="store_true", help="every message and value in full length"),
     examples=("baton handoff show 3fa2c81b --full",),
 )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from baton.cli.call import Call, argument, verb
+from baton.cli.call import Call, argument, counting, verb
 from baton.cli.records import lasting, money
 from baton.cli.screen import Columns
 from baton.cli.show import empty
@@ -43,7 +43,7 @@ _read = msgspec.json.Decoder(Seen).decode
 
 
 @verb(
-    argument("--workflows", type=int, default=10, metavar="N", help="show the newest N workflows (default 10)"),
+    argument("--workflows", type=counting(1), default=10, metavar="N", help="show the newest N workflows (default 10)"),
     examples=("baton stats", "baton stats --json"),
 )
 def stats(call: Call) -> int:

@@ -7,74 +7,30 @@ import shlex
 import signal
 import sys
 from contextlib import suppress
-from importlib import import_module
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from baton import clock, config
-from baton.cli.call import Call, argument, verb
-from baton.cli.records import counted, full_id, lasting, record, route
-from baton.errors import BatonError, HandoffsDisabled, Malformed, NotFound, TimedOut
+from baton import clock
+from baton.cli.app import APP, application
+from baton.cli.call import Call, argument, counting, seconds, verb
+from baton.cli.records import AN_ID, counted, full_id, lasting, record, route
+from baton.errors import BatonError, HandoffsDisabled, Malformed, TimedOut
 from baton.protocol import codec
-from baton.relay import Relay
 
 if TYPE_CHECKING:
     from argparse import Namespace
 
     from baton.cli.screen import Screen
     from baton.protocol.handoff import Handoff
-    from baton.relay import Result
+    from baton.relay import Relay, Result
 
 UNWELCOME = {"failed", "deferred", "parked", "rejected", "refused", "cancelled"}
-APP = argument(
-    "--app", required=True, metavar="MODULE:RELAY", help="your module, or path/to/its.py, and the Relay in it"
-)
-
-
-def application(call: Call) -> Relay:
-    """Import the user's relay, with the working directory, or that of the named file, on the path."""
-    module, name, here = _named(call.args.app)
-    if here not in sys.path:
-        sys.path.insert(0, here)
-    folder = Path(config.STORE).parent
-    made = not folder.exists()
-    try:
-        folder.mkdir(mode=0o700, exist_ok=True)  # the app may keep its work in the default store
-        found = getattr(import_module(module), name, None)
-    except ModuleNotFoundError as error:
-        raise NotFound(f"--app {call.args.app}: {error}; name a module that can be imported from {here}") from error
-    finally:
-        if made and not any(folder.iterdir()):
-            folder.rmdir()
-    if not isinstance(found, Relay):
-        raise Malformed(f"--app {call.args.app}: {name} is not a Relay there; write module:name of one")
-    if call.args.store and call.args.store != found.store.url:
-        found.close()
-        raise Malformed(f"--store {call.args.store}: this app keeps its work in {found.store.url}; leave --store out")
-    if found.store.url != call.url:
-        call.screen.store = found.store.url  # hints lead to where the work is
-    return found
-
-
-def _named(app: str) -> tuple[str, str, str]:
-    """Which module, which name in it, and the directory from which it is imported."""
-    module, _, name = app.partition(":")
-    here = Path.cwd()
-    if module.endswith(".py"):
-        file = Path(module).resolve()
-        if not file.is_file():
-            raise NotFound(f"--app {app}: {file} is not there; name your module and the Relay in it, as in shop:relay")
-        module, here = file.stem, file.parent
-    if not all(map(str.isidentifier, [*module.split("."), name or "relay"])):
-        raise Malformed(f"--app {app}: write module:name of a Relay, as in shop:relay or path/to/shop.py:relay")
-    return module, name or "relay", str(here)
 
 
 @verb(
     APP,
-    argument("--slots", type=int, default=4, metavar="N", help="how much to do at once (default 4)"),
+    argument("--slots", type=counting(1), default=4, metavar="N", help="how much to do at once (default 4)"),
     examples=("baton worker --app shop:relay --slots 8",),
 )
 def worker(call: Call) -> int:
@@ -154,9 +110,9 @@ class Log:
     APP,
     argument("agent", nargs="?", metavar="AGENT"),
     argument("task", nargs="?", metavar="TASK", help="- reads standard input"),
-    argument("--resume", metavar="WORKFLOW", help="go on with a workflow instead of starting one"),
-    argument("--timeout", metavar="TIME", help="how long to wait; exit 124 after that"),
-    argument("--conversation", metavar="ID", help="the conversation that it belongs to"),
+    argument("--resume", metavar="WORKFLOW", help=f"go on with a workflow instead of starting one; {AN_ID}"),
+    argument("--timeout", metavar="TIME", help="how long to wait: 90, 5m, 2h; exit 124 after that"),
+    argument("--conversation", metavar="ID", help="the conversation that it belongs to: its id in full, or a new one"),
     argument("--enable-handoffs", action="store_true", help="agents may hand work on (default: as the Relay says)"),
     argument("--no-handoffs", action="store_true", help="each agent finishes alone"),
     examples=('baton run --app shop:relay triage "please refund me"', "baton run --app shop:relay --resume 3fa2c81b"),
@@ -211,14 +167,14 @@ def _unfinished(call: Call, relay: Relay, workflow: str) -> None:
 
 async def _run(call: Call, relay: Relay) -> Result:
     args = call.args
-    seconds = codec.seconds(args.timeout, "--timeout") if args.timeout else None
+    patience = seconds(args.timeout, "--timeout") if args.timeout else None
     async with relay:
         try:
             if args.resume:
-                return await relay.resume(full_id(relay, args.resume, "workflow"), timeout=seconds)
+                return await relay.resume(full_id(relay, args.resume, "workflow"), timeout=patience)
             options: dict[str, Any] = {"conversation_id": args.conversation} if args.conversation else {}
             task = sys.stdin.read() if args.task == "-" else args.task
-            return await relay.run(args.agent, task, timeout=seconds, **options)
+            return await relay.run(args.agent, task, timeout=patience, **options)
         except BatonError as error:
             failed: Result | None = getattr(error, "result", None)
             if failed is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import OrderedDict
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -15,7 +16,7 @@ from baton.errors import BatonError
 from baton.lifecycle import OPEN, Event, State
 from baton.protocol.codec import near
 from baton.protocol.context import Fetch, thaw_state
-from baton.protocol.handoff import SUPERVISOR
+from baton.protocol.handoff import HUMAN, SUPERVISOR
 from baton.protocol.limits import RISKS, Limits, tightest
 from baton.protocol.results import failed
 from baton.stores.base import Claim, Offer, Step
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from baton.stores.base import Store
 
 T = TypeVar("T")
+logger = logging.getLogger("baton")
 
 CACHED_STATES = 256
 BOUNDS = ("max_handoffs", "max_agents", "max_depth", "max_tokens", "max_cost", "max_seconds")
@@ -78,6 +80,7 @@ class Crew:
         self.holder = holder
         self.settings = settings
         self.nested = False
+        self._approving: set[str] = set()  # names in `approve` that were looked at
         self._limits = (settings.limits, settings.limits)
         self.claim = Claim(holder=holder, lease=int(settings.lease * 1e6))
         self.agents: dict[str, Agent] = {}
@@ -110,6 +113,18 @@ class Crew:
         if limits is not self._limits[0]:
             self._limits = (limits, within(limits, self.settings.limits))
         return self._limits[1]
+
+    def check_approve(self, limits: Limits) -> None:
+        """Warn, once, of names in `approve` that nobody has: they would protect nothing."""
+        if not limits.approve or "*" in limits.approve:
+            return
+        if new := set(limits.approve) - self.agents.keys() - self._approving:
+            self._approving |= new
+            known = [row.profile.agent_id for row in self.store.agents()]
+            for name in sorted(new - {*known, HUMAN}):
+                logger.warning(
+                    "approve names %s, and no agent is called so: nobody is asked about it; %s", name, near(name, known)
+                )
 
     def state(self, ref: str) -> Mapping[str, Any]:
         """Variables by digest; the newest are kept at hand."""

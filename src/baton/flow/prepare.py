@@ -26,6 +26,7 @@ replace = msgspec.structs.replace
 
 def begin(crew: Crew, request: Handoff, limits: Limits, state: Mapping[str, Any] | None = None) -> Offer:
     """The first handoff of a workflow: a person's or program's request to an agent."""
+    crew.check_approve(limits)
     request = checked(from_outside(request))
     handoff_id = request.id or clock.new_id()
     workflow_id = request.workflow_id or clock.new_id()

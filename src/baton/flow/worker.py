@@ -252,6 +252,7 @@ async def minded(crew: Crew, every: float = TICK) -> AsyncIterator[None]:
 async def serve(crew: Crew, stop: asyncio.Event, *, slots: int = 4) -> int:
     """Take whatever is offered to the agents of this process, until told to stop; how much was done."""
     names = tuple(sorted(crew.agents))
+    crew.check_approve(crew.settings.limits)
     busy: set[asyncio.Task[object]] = set()
     loop = asyncio.get_running_loop()
     done, seen = 0, float("-inf")

@@ -94,20 +94,20 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
         return not self.problems
 
     def __str__(self) -> str:
-        read = (
-            f"records {self.first} to {self.last} in {self.segments} segments, "
-            f"{self.unsealed} not sealed yet, {self.checkpoints} checkpoints agree"
-        )
+        span = f" ({self.first} to {self.last})" if self.first > 1 else ""
+        read = f"{_counted(self.records, 'record')}{span}"
+        more = f"; {self.unsealed} more not sealed yet" if self.unsealed else ""
+        if self.checkpoints:
+            more += f"; {_counted(self.checkpoints, 'checkpoint')} {'agrees' if self.checkpoints == 1 else 'agree'}"
         if self.ok:
-            return f"verified: {read}"
-        more = [f"and {self.problems - len(self.findings)} more"] if self.problems > len(self.findings) else []
-        return "\n".join(
-            [
-                f"BROKEN: {self.problems} {'finding' if self.problems == 1 else 'findings'}; {read}",
-                *map(str, self.findings),
-                *more,
-            ]
-        )
+            return f"verified: {read}, all as written{more}"
+        rest = [f"and {self.problems - len(self.findings)} more"] if self.problems > len(self.findings) else []
+        head = f"BROKEN: {_counted(self.problems, 'finding')} in {read}{more}"
+        return "\n".join([head, *map(str, self.findings), *rest])
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def verify(source: Log | str | Path, *, checkpoints: Iterable[Checkpoint] = (), deep: bool = False) -> Report:

@@ -1,0 +1,5 @@
+"""`python -m baton`."""
+
+from baton.cli import main
+
+raise SystemExit(main())

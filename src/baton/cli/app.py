@@ -1,0 +1,93 @@
+"""Your own module: how the relay in it is found, and what is said when the module cannot be imported."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import traceback
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from baton import config
+from baton.cli.call import Call, argument
+from baton.errors import BatonError, Malformed, NotFound
+from baton.relay import Relay
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+OURS = str(Path(__file__).parents[1])
+APP = argument(
+    "--app", required=True, metavar="MODULE:RELAY", help="your module, or path/to/its.py, and the Relay in it"
+)
+
+
+def application(call: Call) -> Relay:
+    """Import the user's relay, with the working directory, or that of the named file, on the path."""
+    module, name, here = _named(call.args.app)
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    folder = Path(config.STORE).parent
+    made = not folder.exists()
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)  # the app may keep its work in the default store
+        found = getattr(_imported(call, module, here), name, None)
+    finally:
+        if made and not any(folder.iterdir()):
+            folder.rmdir()
+    if not isinstance(found, Relay):
+        raise Malformed(f"--app {call.args.app}: {name} is not a Relay there; write module:name of one")
+    if call.args.store and call.args.store != found.store.url:
+        found.close()
+        raise Malformed(f"--store {call.args.store}: this app keeps its work in {found.store.url}; leave --store out")
+    if found.store.url != call.url:
+        call.screen.store = found.store.url  # hints lead to where the work is
+    return found
+
+
+def _imported(call: Call, module: str, here: str) -> ModuleType:
+    try:
+        return import_module(module)
+    except BatonError:
+        raise
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever the module does is what was to be found
+        app, trace = call.args.app, list(filter(_theirs, traceback.extract_tb(error.__traceback__)))
+        if isinstance(error, ModuleNotFoundError) and not trace:
+            raise NotFound(f"--app {app}: {error}; name a module that can be imported from {here}") from None
+        if isinstance(error, SyntaxError):
+            trace.append(traceback.FrameSummary(error.filename or module, error.lineno, module, line=""))
+        said = traceback.format_exception_only(error)
+        call.screen.hint("where it happened in your code, the last step at the end:")
+        for line in "".join([*traceback.format_list(trace), *said[:-1]]).splitlines():
+            call.screen.hint(line)
+        at = next((one for one in reversed(trace) if one.filename.startswith(here)), trace[-1])
+        place = f"{at.filename.removeprefix(here).lstrip('/')}, line {at.lineno}"
+        raise Malformed(f"--app {app}: {place}: {said[-1].strip()}; {_cure(error)}") from None
+
+
+def _theirs(step: Any) -> bool:
+    """Whether a step of a traceback is in the user's code, not in ours or in Python's import."""
+    return not step.filename.startswith((OURS, "<frozen importlib", importlib.__path__[0]))
+
+
+def _cure(error: BaseException) -> str:
+    if isinstance(error, ModuleNotFoundError):
+        return f"install it where {sys.executable} finds it, or correct the name"
+    if isinstance(error, SystemExit):
+        return 'what ends the program belongs below `if __name__ == "__main__":`'
+    return "correct that, then try again"
+
+
+def _named(app: str) -> tuple[str, str, str]:
+    """Which module, which name in it, and the directory from which it is imported."""
+    module, _, name = app.partition(":")
+    here = Path.cwd()
+    if module.endswith(".py"):
+        file = Path(module).resolve()
+        if not file.is_file():
+            raise NotFound(f"--app {app}: {file} is not there; name your module and the Relay in it, as in shop:relay")
+        module, here = file.stem, file.parent
+    if not all(map(str.isidentifier, [*module.split("."), name or "relay"])):
+        raise Malformed(f"--app {app}: write module:name of a Relay, as in shop:relay or path/to/shop.py:relay")
+    return module, name or "relay", str(here)
