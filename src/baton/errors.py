@@ -1,4 +1,4 @@
-"""Every error that baton raises on purpose; each message names the cause and the cure.
+"""Every error that baton raises on purpose; a message names the cause and, where there is one, the cure.
 
 BatonError
 ├── Malformed            a document, field or size that the protocol refuses

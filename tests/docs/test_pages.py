@@ -119,6 +119,44 @@ def test_links_lead_somewhere(page):
     assert not dead
 
 
+def linked(page):
+    return {
+        (page.parent / link).resolve() for link in LINK.findall(page.read_text(encoding="utf-8")) if "://" not in link
+    }
+
+
+def test_the_index_leads_to_every_page():
+    docs = ROOT / "docs"
+    pages = set(docs.rglob("*.md")) - {docs / "index.md"}
+    assert sorted(page.name for page in pages - linked(docs / "index.md")) == []
+
+
+WORDS = (
+    "handoff", "request", "line", "hop", "workflow", "conversation", "claim", "epoch", "lease", "fenced", "late",
+    "acknowledge", "breaker", "parked", "checkpoint", "seal",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("word", WORDS)
+def test_a_word_of_our_own_is_explained(word):
+    said = (ROOT / "docs" / "reference" / "words.md").read_text(encoding="utf-8")
+    assert re.search(rf"(?im)^\*\*{word}\*\* \S", said)
+
+
+@pytest.mark.parametrize(
+    "page", ["docs/index.md", "docs/tutorial/first-handoff.md", "docs/explanation/architecture.md"]
+)
+def test_the_words_are_near_where_they_are_met(page):
+    assert (ROOT / "docs" / "reference" / "words.md") in linked(ROOT / page)
+
+
+def test_what_is_not_built_yet_is_for_contributors():
+    before, _, after = (ROOT / "docs" / "index.md").read_text(encoding="utf-8").partition("**Work on it.**")
+    for page in ("conformance.md", "explanation/seam-trial.md"):
+        assert page not in before
+        assert page in after
+
+
 def test_the_commands_that_the_readme_names_are_there():
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     for command in ("script/demo", "script/test"):

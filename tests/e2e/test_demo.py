@@ -45,6 +45,17 @@ def test_it_plays_six_scenes_and_names_its_directory(played):
     assert any("baton audit verify" in one["text"] for one in events if one["event"] == "command")
 
 
+def test_it_says_where_to_read_on_only_what_is_there(played, monkeypatch, capsys, tmp_path):
+    demo.goodbye(tmp_path, demo.Teller(as_json=True, fast=True))
+    said = [json.loads(line)["text"] for line in capsys.readouterr().out.splitlines()]
+    assert any(one.startswith("Read on: ") and "docs/tutorial/first-handoff.md" in one for one in said)
+    monkeypatch.setattr(demo, "TUTORIAL", tmp_path / "not-there.md")
+    demo.goodbye(tmp_path, demo.Teller(as_json=True, fast=True))
+    said = [json.loads(line)["text"] for line in capsys.readouterr().out.splitlines()]
+    assert not any("docs/" in one or "README" in one for one in said)
+    assert any("`baton --help`" in one and "help(baton)" in one for one in said)
+
+
 def test_the_approval_was_given_by_another_process(relay):
     (paid,) = relay.store.find(to_agent="payout")
     records = relay.audit.query(handoff_id=paid.id)

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 PATIENCE = 30.0
 PAUSE = 2.2
 APPROVER, FORGED = "ana", "ann"
+TUTORIAL = Path(__file__).parents[3] / "docs/tutorial/first-handoff.md"  # in a clone only
 
 
 class NotAsTold(Exception):
@@ -359,7 +360,10 @@ def goodbye(place: Path, tell: Teller) -> None:
     tell.command(f"{baton} audit verify --store {forged}")
     tell.command(f"{baton} history --store {store}")
     tell.command(f"{baton} graph demo-loop --store {store}")
-    tell.say("Read on: README.md, docs/tutorial/first-handoff.md, examples/. Clean up:")
+    if TUTORIAL.exists():
+        tell.say(f"Read on: {TUTORIAL}, and the programs in examples/ beside docs/. Clean up:")
+    else:
+        tell.say("Read on: `baton --help`, and in Python help(baton). Clean up:")
     tell.command(f"rm -r {shlex.quote(str(place))}")
 
 

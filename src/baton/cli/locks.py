@@ -7,7 +7,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from baton import config
-from baton.cli.call import Call, argument, verb
+from baton.cli.call import Call, argument, seconds, verb
 from baton.cli.records import clock_time
 from baton.cli.screen import Columns
 from baton.protocol import codec
@@ -51,8 +51,8 @@ def lock(call: Call) -> int:
     relay = call.relay(create=bool(call.args.paths))
     if call.args.paths:
         owner = call.args.owner or config.person()
-        wait = codec.seconds(call.args.wait, "--wait")
-        lease = codec.seconds(call.args.lease, "--lease")
+        wait = seconds(call.args.wait, "--wait")
+        lease = seconds(call.args.lease, "--lease")
         hold = relay.lock(*call.args.paths, owner=owner, shared=call.args.shared, timeout=wait, lease=lease)
         asyncio.run(hold.acquire())
         found = [one for one in relay.locks() if one.owner == owner and one.path in hold.paths]

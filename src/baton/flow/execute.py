@@ -134,7 +134,9 @@ class LiveTurn:
         sees, `share` as the names of the variables that cross (by default all).
         """
         if not self._crew.settings.handoffs or self.alone:
-            raise HandoffsDisabled(f"{self.handoff.to_agent} works alone: {self.alone or 'handoffs are off'}")
+            raise HandoffsDisabled(
+                f"{self.handoff.to_agent} works alone: {self.alone or 'handoffs are off'}; answer yourself"
+            )
         self._asked += 1
         self._crew.delegating.add(self.handoff.id)
         key = key or f"{self._asked}:{codec.digest(codec.canonical([to, task]))[:16]}"

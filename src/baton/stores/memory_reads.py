@@ -155,7 +155,7 @@ class MemoryReads:
         """Content by its digest."""
         data = self._blobs.get(digest)
         if data is None:
-            raise NotFound(f"content {digest}: not in this store")
+            raise NotFound(f"content {digest}: not in this store; it belongs to another one")
         return data
 
     def timers(self, handoff_id: str) -> tuple[int | None, int | None, bool]:

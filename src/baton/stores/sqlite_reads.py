@@ -139,7 +139,7 @@ class Reads:
         """Content by its digest."""
         row = self._db.row("SELECT data FROM blob WHERE digest = ?", (bytes.fromhex(digest),))
         if row is None:
-            raise NotFound(f"content {digest}: not in this store")
+            raise NotFound(f"content {digest}: not in this store; restore it from a backup")
         return bytes(row[0])
 
     def due(self, limit: int = 100) -> list[Handoff]:
