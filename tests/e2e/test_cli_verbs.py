@@ -481,6 +481,7 @@ def test_audit_query_verify_and_export(sent, documents, baton, place):
     for words in (
         ["--handoff", made["id"][:8]],
         ["--task", made["workflow_id"]],
+        ["--task", made["workflow_id"][:6]],
         ["--from", "triage"],
         ["--to", "billing"],
     ):
@@ -905,6 +906,7 @@ def test_a_fault_in_your_module_is_shown_where_it_stands(words, line, baton, doc
     *trace, error = err.splitlines()
     assert error.startswith(f"error: --app own:relay: {BROKEN[line]}")
     assert any("own.py" in one for one in trace)
+    assert len(trace) == len(set(trace))
     assert not any("baton/cli" in one or "importlib" in one for one in trace)
     assert documents(*words, "--app", "own:relay", code=2)[-1]["kind"] == "Malformed"
 

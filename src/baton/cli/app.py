@@ -15,6 +15,7 @@ from baton.errors import BatonError, Malformed, NotFound
 from baton.relay import Relay
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from types import ModuleType
 
 OURS = str(Path(__file__).parents[1])
@@ -55,20 +56,26 @@ def _imported(call: Call, module: str, here: str) -> ModuleType:
         app, trace = call.args.app, list(filter(_theirs, traceback.extract_tb(error.__traceback__)))
         if isinstance(error, ModuleNotFoundError) and not trace:
             raise NotFound(f"--app {app}: {error}; name a module that can be imported from {here}") from None
-        if isinstance(error, SyntaxError):
-            trace.append(traceback.FrameSummary(error.filename or module, error.lineno, module, line=""))
         said = traceback.format_exception_only(error)
         call.screen.hint("where it happened in your code, the last step at the end:")
         for line in "".join([*traceback.format_list(trace), *said[:-1]]).splitlines():
             call.screen.hint(line)
-        at = next((one for one in reversed(trace) if one.filename.startswith(here)), trace[-1])
-        place = f"{at.filename.removeprefix(here).lstrip('/')}, line {at.lineno}"
+        place = _place(error, trace, here)
         raise Malformed(f"--app {app}: {place}: {said[-1].strip()}; {_cure(error)}") from None
 
 
 def _theirs(step: Any) -> bool:
     """Whether a step of a traceback is in the user's code, not in ours or in Python's import."""
     return not step.filename.startswith((OURS, "<frozen importlib", importlib.__path__[0]))
+
+
+def _place(error: BaseException, trace: Sequence[Any], here: str) -> str:
+    """The last place in the user's own folder, else the last one of all."""
+    places = [(step.filename, step.lineno) for step in trace]
+    if isinstance(error, SyntaxError):
+        places.append((error.filename or "", error.lineno))
+    file, line = next((one for one in reversed(places) if one[0].startswith(here)), places[-1])
+    return f"{file.removeprefix(here).lstrip('/')}, line {line}"
 
 
 def _cure(error: BaseException) -> str:
