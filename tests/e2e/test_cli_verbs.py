@@ -588,7 +588,7 @@ def test_an_export_is_checked_without_a_store(sent, baton, place):
     assert baton("audit", "verify", exported, "--accept-new")[0] == 2
     for file in (place / ".baton").iterdir():
         file.unlink()
-    assert baton("audit", "verify", exported)[1].startswith("verified: records 1 to 1")
+    assert baton("audit", "verify", exported)[1].startswith("verified: 1 record")
     assert list((place / ".baton").iterdir()) == []
 
 
