@@ -10,13 +10,27 @@ __version__ = "0.1.0"
 _HOMES = {
     "baton.relay": ("Relay", "Result"),
     "baton.protocol.results": ("Command", "Defer", "Escalate", "Reject", "Return", "Send", "answer"),
-    "baton.protocol.handoff": ("Handoff",),
+    "baton.protocol.handoff": ("Handoff", "ReturnProtocol"),
+    "baton.lifecycle": ("State",),
     "baton.protocol.context": ("Message",),
     "baton.protocol.artifacts": ("Artifact",),
     "baton.protocol.limits": ("Autonomy", "Budget", "Limits"),
     "baton.protocol.profile": ("Profile",),
     "baton.agents.base": ("Agent", "Turn"),
-    "baton.errors": ("BatonError", "Fenced", "HandoffFailed", "Held", "Refused"),
+    "baton.errors": (
+        "ApprovalDenied",
+        "BatonError",
+        "BudgetExceeded",
+        "Fenced",
+        "HandoffFailed",
+        "Held",
+        "LimitExceeded",
+        "LoopDetected",
+        "Malformed",
+        "Refused",
+        "TimedOut",
+        "UnknownAgent",
+    ),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 __all__ = [  # noqa: PLE0604 - the names are those of _HOMES
@@ -26,14 +40,23 @@ __all__ = [  # noqa: PLE0604 - the names are those of _HOMES
 if TYPE_CHECKING:
     from baton.agents.base import Agent as Agent
     from baton.agents.base import Turn as Turn
+    from baton.errors import ApprovalDenied as ApprovalDenied
     from baton.errors import BatonError as BatonError
+    from baton.errors import BudgetExceeded as BudgetExceeded
     from baton.errors import Fenced as Fenced
     from baton.errors import HandoffFailed as HandoffFailed
     from baton.errors import Held as Held
+    from baton.errors import LimitExceeded as LimitExceeded
+    from baton.errors import LoopDetected as LoopDetected
+    from baton.errors import Malformed as Malformed
     from baton.errors import Refused as Refused
+    from baton.errors import TimedOut as TimedOut
+    from baton.errors import UnknownAgent as UnknownAgent
+    from baton.lifecycle import State as State
     from baton.protocol.artifacts import Artifact as Artifact
     from baton.protocol.context import Message as Message
     from baton.protocol.handoff import Handoff as Handoff
+    from baton.protocol.handoff import ReturnProtocol as ReturnProtocol
     from baton.protocol.limits import Autonomy as Autonomy
     from baton.protocol.limits import Budget as Budget
     from baton.protocol.limits import Limits as Limits

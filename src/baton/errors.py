@@ -23,7 +23,6 @@ BatonError
 │   └── IllegalTransition the state does not allow the event
 ├── Unfinished           the work did not end
 │   ├── TimedOut         the time given is over
-│   ├── Parked           it waits for a person
 │   └── HandoffFailed    the agent failed and no attempt is left
 ├── StoreError           the store cannot be used as asked
 └── AuditBroken          the audit trail does not verify
@@ -124,10 +123,6 @@ class Unfinished(BatonError):
 
 class TimedOut(Unfinished):
     """The time given is over."""
-
-
-class Parked(Unfinished):
-    """The work waits for a person."""
 
 
 class HandoffFailed(Unfinished):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
 
 import msgspec
 
@@ -16,11 +16,23 @@ from baton.flow.crew import Crew, Settings, within
 from baton.flow.desk import Desk
 from baton.guards.complexity import classify
 from baton.lifecycle import ENDED, OPEN, State
+from baton.protocol import codec
 from baton.protocol.codec import near
 from baton.protocol.context import merge
-from baton.protocol.handoff import HUMAN, USER, Handoff, ReturnProtocol, as_priority
-from baton.protocol.limits import TIERS, Limits, as_autonomy, as_budget, tightest
-from baton.protocol.profile import Profile, as_capabilities
+from baton.protocol.handoff import HUMAN, USER, Handoff, ReturnProtocol
+from baton.protocol.limits import TIERS, Limits, as_limits, tightest
+from baton.protocol.options import (
+    Duration,
+    ProfileOptions,
+    RequestOptions,
+    RunOptions,
+    SettingOptions,
+    as_fields,
+    as_profile,
+    as_variables,
+    closed,
+)
+from baton.protocol.profile import Profile
 from baton.protocol.results import Return
 from baton.stores import open_store
 from baton.stores.base import Step
@@ -40,13 +52,13 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
 
     workflow_id: str
     conversation_id: str
-    status: str
-    output: Any = None
-    error: str = ""
-    state: dict[str, Any] = {}
-    handoffs: tuple[Handoff, ...] = ()
-    tokens: int = 0
-    answer: Return | None = None
+    status: str  # completed, running, failed, waiting, parked, …
+    output: Any = None  # what the last agent answered
+    error: str = ""  # the name of the error and what it said
+    state: dict[str, Any] = {}  # the shared variables at the end
+    handoffs: tuple[Handoff, ...] = ()  # those between agents; the request that began it is none of them
+    tokens: int = 0  # what was used in all
+    answer: Return | None = None  # the whole return
 
 
 class Relay(Desk):
@@ -56,50 +68,59 @@ class Relay(Desk):
         self,
         url: str = ":memory:",
         *,
-        limits: Limits | None = None,
+        limits: Limits | Mapping[str, Any] | None = None,
         handoffs: bool = True,
         independent: bool = False,
         durability: Literal["power", "process"] = "power",
         checkpoints: str | Path | None = None,
-        **settings: Any,
+        **settings: Unpack[SettingOptions],
     ) -> None:
+        """Open a store (a file, or ":memory:" to keep nothing) and the limits of all work that begins here.
+
+        `handoffs=False` keeps agents from handing on; `independent=True` lets one finish alone when its handoff is
+        refused; `durability="process"` survives a crash of the program but not of the machine; `checkpoints` is the
+        folder of the audit's checkpoints. Settings: lease, backoff, routes, delegation_timeout, sequence, roots.
+        """
+        closed(settings, SettingOptions, "Relay")
+        most = as_limits(limits) or Limits()
+        given: dict[str, Any] = dict(settings)
+        if "delegation_timeout" in given:
+            given["delegation_timeout"] = codec.seconds(given["delegation_timeout"], "delegation_timeout")
         self.store = open_store(url, durability=durability)
-        try:
-            chosen = Settings(limits=limits or Limits(), handoffs=handoffs, independent=independent, **settings)
-        except TypeError as error:
-            raise Malformed(f"Relay: {error}") from None
+        chosen = Settings(limits=most, handoffs=handoffs, independent=independent, **given)
         self._crew = Crew(self.store, identity(), chosen)
         self._crew.entrust = lambda prepared: worker.entrust(self._crew, prepared)
         self.audit = AuditTrail(self.store, checkpoints)
         self._crew.seal = self.audit.seal
 
-    def agent(self, name: str, **profile: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-        """Register a function as an agent."""
+    def agent(self, name: str, **profile: Unpack[ProfileOptions]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        """Register a function as an agent; it is called with a `Turn`, its docstring becomes the description.
+
+        Profile: capabilities, description, examples, autonomy, allowed_targets, max_concurrent_tasks,
+        max_execution_time, idempotent, accepts_handoffs, agent_name, specialization.
+        """
         if not isinstance(name, str):
             raise Malformed('agent: write @relay.agent("its name"), with the name in parentheses')
 
         def register(function: Callable[..., Any]) -> Callable[..., Any]:
-            self.add(name, FunctionAgent(function), **{"description": (function.__doc__ or "").strip(), **profile})
+            profile.setdefault("description", (function.__doc__ or "").strip())
+            self.add(name, FunctionAgent(function), **profile)
             return function
 
         return register
 
-    def add(self, name: str, agent: Agent, **profile: Any) -> None:
-        """Register anything that can run a turn; a taken name is an error."""
+    def add(self, name: str, agent: Agent, **profile: Unpack[ProfileOptions]) -> None:
+        """Register anything that can run a turn; a taken name is an error. The profile is that of `agent`."""
         if name in self._crew.agents or name in {HUMAN, USER}:
             raise Malformed(f"agent {name}: this name is taken; choose another")
-        profile["capabilities"] = as_capabilities(profile.get("capabilities"))
-        profile["autonomy_budget"] = as_autonomy(profile.pop("autonomy", profile.get("autonomy_budget")))
-        try:
-            described = Profile(agent_id=name, **profile)
-        except TypeError as error:
-            raise Malformed(f"agent {name}: {error}") from None
+        closed(profile, ProfileOptions, f"agent {name}")
+        described = Profile(agent_id=name, **as_profile(profile))
         if all(row.profile != described or not row.available for row in self.store.agents()):
             self.store.register(described)
         self._crew.agents[name] = agent
         self._crew.profiles[name] = described
 
-    def nest(self, name: str, inner: Relay, entry: str, **profile: Any) -> None:
+    def nest(self, name: str, inner: Relay, entry: str, **profile: Unpack[ProfileOptions]) -> None:
         """Use another relay as one agent; `Command(graph=Command.PARENT)` in there moves control out here."""
         inner._crew.nested = True
         self.add(name, RelayAgent(inner, entry), **profile)
@@ -110,31 +131,40 @@ class Relay(Desk):
         task: str,
         *,
         wait: bool = True,
-        timeout: float | None = None,
-        **options: Any,
+        timeout: Duration | None = None,
+        **options: Unpack[RunOptions],
     ) -> Result:
-        """Hand a task to an agent and wait for the answer; the same `workflow_id` attaches to that workflow."""
-        first, taken = await self._begin(to, task, options, take=wait)
+        """Hand a task to an agent and wait for the answer; the same `workflow_id` attaches to that workflow.
+
+        `timeout` is how long to wait, in seconds or as "5m": TimedOut after that, and the work stands where it is.
+        `wait=False` returns at once. A workflow that fails raises the error that ended it, with `result`.
+
+        Options: limits, state, on_failure ("fail", "retry", "escalate"), max_attempts, workflow_id,
+        conversation_id, budget, complexity, priority, deadline, reason, goal, capabilities, risk, rationale, context,
+        validation, return_protocol, audit, max_iterations, traceparent, from_agent.
+        """
+        patience = None if timeout is None else codec.seconds(timeout)
+        first, taken = await self._begin(to, task, {**options}, take=wait)
         if not wait:
             return self.result(first.workflow_id)
-        return await self._finished(first, timeout, taken=taken)
+        return await self._finished(first, patience, taken=taken)
 
-    async def resume(self, workflow_id: str, *, timeout: float | None = None) -> Result:
+    async def resume(self, workflow_id: str, *, timeout: Duration | None = None) -> Result:
         """Go on with a workflow whose process ended; raises Held when somebody else works on it."""
+        patience = None if timeout is None else codec.seconds(timeout)
         recover.sweep(self._crew)
-        return await self._finished(self._root(workflow_id), timeout, attach=False)
+        return await self._finished(self._root(workflow_id), patience, attach=False)
 
-    async def _begin(self, to: str, task: str, options: dict[str, Any], *, take: bool = True) -> tuple[Handoff, bool]:
-        limits = self._limits(options.pop("limits", None), options.pop("complexity", None), task)
-        state = options.pop("state", None)
-        if "priority" in options:
-            options["priority"] = as_priority(options["priority"])
-        if "budget" in options:
-            options["budget"] = as_budget(options["budget"])
+    async def _begin(
+        self, to: str, task: str, options: dict[str, Any], *, take: bool = True, **fixed: Any
+    ) -> tuple[Handoff, bool]:
+        closed(options, RunOptions, "relay.run")
+        limits = self._limits(as_limits(options.pop("limits", None)), options.pop("complexity", None), task)
+        state, fields = as_variables(options.pop("state", None), "state"), {**as_fields(options), **fixed}
         if to not in self._crew.agents and to not in {row.profile.agent_id for row in self.store.agents()}:
             names = {*self._crew.agents, *(row.profile.agent_id for row in self.store.agents())}
             raise UnknownAgent(f"agent {to}: not registered; {near(to, names)}")
-        prepared = prepare.begin(self._crew, prepare.request(to, task, **options), limits, state)
+        prepared = prepare.begin(self._crew, prepare.request(to, task, **fields), limits, state)
         made, verdict, taken = await offer.make(self._crew, prepared, take=take)
         if verdict.kind == "refuse":
             raise named(verdict.error, verdict.reason)
@@ -161,15 +191,18 @@ class Relay(Desk):
             async with asyncio.timeout(timeout), worker.minded(self._crew):
                 await worker.run_line(self._crew, first, attach=attach, taken=taken)
         except TimeoutError:
-            raise TimedOut(
-                f"workflow {first.workflow_id}: not finished within {timeout} s; it goes on where it stands, "
-                "resume() or run() with this workflow_id waits again"
-            ) from None
+            said = "; ".join(self.waits_for(first.workflow_id))
+            late = TimedOut(
+                f"workflow {first.workflow_id}: not finished within {timeout:g} s: {said}; `relay.resume(…)`, or run() "
+                "with this workflow_id, goes on with it"
+            )
+            late.result = self.result(first.workflow_id)
+            raise late from None
         result = self.result(first.workflow_id)
         if result.status in {"completed", "running"}:
             return result
-        cause = next((self._crew.failures.pop(h.id) for h in result.handoffs if h.id in self._crew.failures), None)
-        cause = cause or self._crew.failures.pop(first.id, None)
+        # Only of the handoff that ended it: what a part of the work raised may long be dealt with.
+        cause = self._crew.failures.pop(result.answer.handoff_id if result.answer else "", None)
         name, _, reason = result.error.partition(": ")
         error = named(name, reason) if name.isidentifier() and reason else None
         if error is None or type(error).__name__ != name:
@@ -177,14 +210,28 @@ class Relay(Desk):
         error.result = result
         raise error from cause
 
-    def run_sync(self, to: str, task: str, **options: Any) -> Result:
+    def run_sync(
+        self,
+        to: str,
+        task: str,
+        *,
+        wait: bool = True,
+        timeout: Duration | None = None,
+        **options: Unpack[RunOptions],
+    ) -> Result:
         """`run` for programs without an event loop."""
-        return asyncio.run(self.run(to, task, **options))
+        with suppress(RuntimeError):
+            asyncio.get_running_loop()
+            raise Malformed("run_sync: an event loop runs here already; write `await relay.run(…)`")
+        return asyncio.run(self.run(to, task, wait=wait, timeout=timeout, **options))
 
-    async def stream(self, to: str, task: str, **options: Any) -> AsyncIterator[tuple[str, Handoff]]:
-        """`run`, told step by step: pairs of event and handoff; the last one is ("end", root)."""
+    async def stream(self, to: str, task: str, **options: Unpack[RunOptions]) -> AsyncIterator[tuple[str, Handoff]]:
+        """`run`, told step by step: pairs of event and handoff; the last one is ("end", root).
+
+        Beside the steps of the work there are "waits" (`waits_for` says for what) and "progress".
+        """
         queue: asyncio.Queue[tuple[str, Handoff] | None] = asyncio.Queue()
-        first, _ = await self._begin(to, task, options, take=False)
+        first, _ = await self._begin(to, task, {**options}, take=False)
 
         def listen(event: str, handoff: Handoff) -> None:
             if handoff.workflow_id == first.workflow_id:
@@ -205,17 +252,21 @@ class Relay(Desk):
             with suppress(asyncio.CancelledError, Exception):
                 await task_
 
-    async def delegate(self, to: str, task: str, *, from_agent: str, timeout: float = 600.0, **options: Any) -> Return:
-        """One task for one agent, outside of any workflow of yours; its answer, also when it failed."""
-        protocol = ReturnProtocol(expected=True, timeout=timeout, on_timeout=options.pop("on_timeout", "fail"))
-        fields = {"from_agent": from_agent, "type": "delegation", "return_protocol": protocol, **options}
-        first, taken = await self._begin(to, task, fields)
+    async def delegate(
+        self, to: str, task: str, *, from_agent: str, timeout: Duration = 600.0, **options: Unpack[RequestOptions]
+    ) -> Return:
+        """One task for one agent, outside of any workflow of yours; its answer, also when it failed.
+
+        `timeout` is how long the answer may take. The options are those of `run`.
+        """
+        within = {"return_protocol": ReturnProtocol(expected=True, timeout=codec.seconds(timeout)), **options}
+        first, taken = await self._begin(to, task, {"from_agent": from_agent, **within}, type="delegation")
         async with worker.minded(self._crew):
             return await worker.run_line(self._crew, first, taken=taken)
 
-    def hand_off(self, request: Handoff, *, limits: Limits | None = None) -> Handoff:
+    def hand_off(self, request: Handoff, *, limits: Limits | Mapping[str, Any] | None = None) -> Handoff:
         """Offer work without waiting; a worker of the receiver takes it."""
-        prepared = prepare.begin(self._crew, request, self._limits(limits))
+        prepared = prepare.begin(self._crew, request, self._limits(as_limits(limits)))
         made, verdict = self.store.offer(prepared, self._crew.judge_offer)
         if verdict.kind == "refuse":
             raise named(verdict.error, verdict.reason)

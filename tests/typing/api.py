@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import Any, assert_type
 
 from baton import (
@@ -37,7 +38,7 @@ async def triage(turn: Turn) -> Command | Reject | Defer:
         return Reject("nothing to do")
     if turn.attempt > 1:
         return Defer("later", seconds=30)
-    assert_type(turn.state, dict[str, Any])
+    assert_type(turn.state, Mapping[str, Any])
     assert_type(turn.messages, list[Message])
     await turn.charge(tokens=10, cost=0.01)
     return Command(goto="billing", update={"customer": 42}, reason="a billing question")
@@ -45,7 +46,9 @@ async def triage(turn: Turn) -> Command | Reject | Defer:
 
 @relay.agent("billing")
 async def billing(turn: Turn) -> str:
-    answer = await turn.delegate("prices", "what did it cost?", timeout=60, budget=Budget(max_tokens=100))
+    answer = await turn.delegate(
+        "prices", "what did it cost?", timeout="1m", on_failure="retry", budget=Budget(max_tokens=100)
+    )
     assert_type(answer, Return)
     assert_type(answer.success, bool)
     said: object = await turn.ask("may I refund it?")

@@ -22,15 +22,24 @@ def test_a_program_of_public_names_is_typed(tmp_path):
 def test_a_wrong_use_is_an_error(tmp_path):
     wrong = tmp_path / "wrong.py"
     wrong.write_text(
-        "from baton import Limits, Relay\n"
+        "from baton import Limits, Relay, Turn\n"
         "Limits(max_handoffs='five')\n"
         "Relay(durability='none')\n"
         "with Relay() as relay:\n"
         "    number: int = relay.run_sync('a', 'work').status\n"
+        "    relay.run_sync('a', 'work', on_failure='perhaps')\n"
+        "    relay.run_sync('a', 'work', approved_by='me')\n"
+        "async def agent(turn: Turn) -> None:\n"
+        "    await turn.delegate('b', 'part', epoch=3)\n"
+        "    turn.state['x'] = 1\n"
     )
     found = check(wrong, tmp_path / "cache")
     assert [line.partition(": error")[0].rpartition(":")[2] for line in found.splitlines() if ": error" in line] == [
         "2",
         "3",
         "5",
+        "6",
+        "7",
+        "9",
+        "10",
     ], found

@@ -216,22 +216,25 @@ def test_three_failures_open_the_breaker_and_one_probe_closes_it(relay):
             raise OSError("no route to host")
         return "fine"
 
+    def by_an_agent(task, **options):
+        return relay.run("shaky", task, from_agent="boss", **options)
+
     async def main():
         for _ in range(3):
             with pytest.raises(HandoffFailed):
-                await relay.run("shaky", "work")
-        open_now = await relay.run("shaky", "work", wait=False, workflow_id="held up")
+                await by_an_agent("work")
+        open_now = await by_an_agent("work", wait=False)
         await asyncio.sleep(29)
         with pytest.raises(BatonError):
-            await relay.run("shaky", "work", timeout=0.1)
+            await by_an_agent("work", timeout=0.1)
         await asyncio.sleep(2)
         with pytest.raises(HandoffFailed):
-            await relay.run("shaky", "a probe that fails")
+            await by_an_agent("a probe that fails")
         await asyncio.sleep(31)
-        still = await relay.run("shaky", "work", wait=False)
+        still = await by_an_agent("work", wait=False)
         await asyncio.sleep(30)
         broken[0] = False
-        closed = await relay.run("shaky", "a probe that succeeds")
+        closed = await by_an_agent("a probe that succeeds")
         return open_now.status, still.status, closed.output, relay.store.breakers()
 
     open_now, still, output, breakers = virtual.run(main())

@@ -1,6 +1,10 @@
 """P3, P10, C1, C10: ownership moves from one agent to the next, with the state."""
 
 import asyncio
+import copy
+import json
+import operator
+import pickle
 import time
 
 import pytest
@@ -81,18 +85,50 @@ def test_a_reserved_key_takes_an_object(relay):
         relay.run_sync("a", "work")
 
 
-def test_the_state_that_an_agent_sees_is_a_copy(relay):
+CHANGES = {
+    "set": lambda state: state.__setitem__("x", 1),
+    "update": lambda state: state.update(x=1),
+    "delete": lambda state: state.__delitem__("list"),
+    "merge": lambda state: operator.ior(state, {"x": 1}),
+    "default": lambda state: state.setdefault("x", []),
+    "nested": lambda state: state["deep"].pop("y"),
+    "append": lambda state: state["list"].append(4),
+    "extend": lambda state: operator.iadd(state["list"], [4]),
+    "sort": lambda state: state["deep"]["z"].sort(),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_a_change_of_the_state_that_an_agent_sees_is_an_error_that_names_the_way(relay, change):
     @relay.agent("a")
     async def a(turn):
-        turn.state["smuggled"] = 1
-        turn.state["list"].append(4)
-        return Command(goto="b")
+        change(turn.state)
+
+    with pytest.raises(Malformed, match=r"return Command\(update=.*answer\("):
+        relay.run_sync("a", "work", state={"list": [1, 2, 3], "deep": {"y": 1, "z": [2, 1]}})
+
+
+def test_the_state_that_an_agent_sees_reads_like_a_dict_and_its_copies_are_plain(relay):
+    values = {"list": [1, 2, 3], "deep": {"y": 1}}
+
+    @relay.agent("a")
+    async def a(turn):
+        assert turn.state == values
+        for copied in (copy.copy(turn.state), copy.deepcopy(turn.state), pickle.loads(pickle.dumps(turn.state))):
+            copied["x"] = 1
+        deep = copy.deepcopy(turn.state)
+        deep["list"].append(4)
+        deep["deep"]["y"] = 2
+        return [json.loads(json.dumps(turn.state)), {**turn.state, "x": 1}, deep]
 
     @relay.agent("b")
     async def b(turn):
-        return dict(turn.state)
+        return turn.state
 
-    assert relay.run_sync("a", "work", state={"list": [1, 2, 3]}).output == {"list": [1, 2, 3]}
+    assert relay.run_sync("a", "work", state=values).output == [
+        values, {**values, "x": 1}, {"list": [1, 2, 3, 4], "deep": {"y": 2}},
+    ]  # fmt: skip
+    assert relay.run_sync("b", "work", state=values).output == values
 
 
 def test_a_command_may_carry_a_new_task(relay):

@@ -211,3 +211,20 @@ def test_any_history_keeps_one_probe_and_always_half_opens_again(events):
         for row in rows.values():
             assert (row.opened_at is not None) is (row.failures >= THRESHOLD)
             assert state(row, now + LONGEST) != "open"
+
+
+def by_hand(*breakers, begins=True, sender="user", handoff_id="h1"):
+    work = Handoff(id=handoff_id, from_agent=sender, to_agent="b")
+    return rested(work, Facts(now=0, breakers=breakers, begins=begins), Limits())
+
+
+def test_what_a_person_starts_may_probe_at_once():
+    assert by_hand(OPEN).probe
+    assert by_hand(OPEN, begins=False).error == "BreakerOpen"
+    assert by_hand(OPEN, sender="a").error == "BreakerOpen"
+
+
+def test_but_not_beside_another_probe():
+    probing = Breaker("agent:b", "error", failures=3, opens=1, opened_at=0, probing="h0")
+    assert "handoff h0 probes it" in by_hand(probing).reason
+    assert by_hand(probing, handoff_id="h0").probe

@@ -12,13 +12,16 @@ from baton.protocol.context import changes
 from baton.protocol.results import Command, Return, Updates
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from baton.agents.base import Turn
 
 
 class Runs(Protocol):
     """What is needed of the inner relay."""
 
-    async def run(self, to: str, task: str, **options: Any) -> Any: ...
+    @property
+    def run(self) -> Callable[..., Awaitable[Any]]: ...
     def result(self, workflow_id: str) -> Any: ...
     async def aclose(self) -> None: ...
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from baton.errors import Malformed, NotFound, named
-from baton.flow import finish
+from baton.flow import finish, waiting
 from baton.flow.crew import call_off
 from baton.flow.locks import Hold, wanted
 from baton.lifecycle import Event, State
@@ -171,6 +171,10 @@ class Desk:
         """What waits for a person: approvals, questions, and work that nobody could do."""
         asked = self.store.find(state=State.OFFERED, to_agent=HUMAN)
         return [*self.store.find(state=(State.WAITING, State.PARKED)), *asked]
+
+    def waits_for(self, workflow_id: str) -> list[str]:
+        """What the open work of a workflow waits for, and what lets it go on: one line for each."""
+        return waiting.reasons(self._crew, workflow_id)
 
     def alerts(self) -> list[Alert]:
         """What people should look at."""

@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from itertools import islice
 from math import ceil, isfinite
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import msgspec
 
+from baton.agents.base import shared
 from baton.errors import (
     BatonError,
     BudgetExceeded,
@@ -28,8 +29,9 @@ from baton.guards.triggers import escalation
 from baton.lifecycle import State
 from baton.protocol import codec
 from baton.protocol.context import DEFAULT_TRANSFER, Message, merge, newest_first, select, summary
-from baton.protocol.handoff import HUMAN, Handoff, Requirement, Validation, fingerprint
+from baton.protocol.handoff import HUMAN, Handoff, fingerprint
 from baton.protocol.limits import MILLION
+from baton.protocol.options import PartOptions, as_fields, as_variables, closed
 from baton.protocol.results import Account, Command, Defer, Escalate, Reject, Return, Updates, as_return, failed
 from baton.stores.base import LockRequest, Offer
 
@@ -51,7 +53,7 @@ class LiveTurn:
         self.alone = alone
         self._crew = crew
         self._running = running
-        self._state: dict[str, Any] | None = None
+        self._state: Mapping[str, Any] | None = None
         self._messages: list[Message] | None = None
         self._asked = 0
 
@@ -61,10 +63,9 @@ class LiveTurn:
         return self.handoff.task
 
     @property
-    def state(self) -> dict[str, Any]:
-        """The shared variables as they were handed over; a copy, change them through the update of what you return."""
+    def state(self) -> Mapping[str, Any]:
         if self._state is None:
-            self._state = _copy(self._crew.state(self.handoff.context.state_ref))
+            self._state = shared(self._crew.state(self.handoff.context.state_ref))
         return self._state
 
     @property
@@ -125,14 +126,8 @@ class LiveTurn:
             running.escalated = trigger.reason
             raise NotAuthorised(f"{trigger.reason}; a person has to decide how it goes on")
 
-    async def delegate(self, to: str, task: str, *, key: str = "", **options: Any) -> Return:
-        """Give a part of the work to another agent and wait for its answer.
-
-        Remembered by `key` (by default: the order and content of the calls): a body that runs again gets the
-        stored answer, and the other agent does not work twice. Options: `timeout` in seconds, `on_timeout`,
-        `budget`, `priority`, `reason`, `capabilities` that are required, `update` of the state that the other one
-        sees, `share` as the names of the variables that cross (by default all).
-        """
+    async def delegate(self, to: str, task: str, *, key: str = "", **options: Unpack[PartOptions]) -> Return:
+        closed(options, PartOptions, "turn.delegate")
         if not self._crew.settings.handoffs or self.alone:
             raise HandoffsDisabled(
                 f"{self.handoff.to_agent} works alone: {self.alone or 'handoffs are off'}; answer yourself"
@@ -140,13 +135,13 @@ class LiveTurn:
         self._asked += 1
         self._crew.delegating.add(self.handoff.id)
         key = key or f"{self._asked}:{codec.digest(codec.canonical([to, task]))[:16]}"
-        names, update = options.pop("capabilities", ()), options.pop("update", {})
-        share = options.pop("share", None)
-        required = tuple(Requirement(capability_id=name) for name in names)
-        options["timeout"] = options.get("timeout") or self._crew.settings.delegation_timeout
-        child = delegate(self.handoff, to, task, key, validation=Validation(required_capabilities=required), **options)
-        shared = {name: value for name, value in self.state.items() if share is None or name in share}
-        context, blobs = scoped(self.handoff, {**shared, **update}, task)
+        given: dict[str, Any] = {"timeout": self._crew.settings.delegation_timeout, **options}
+        update, share = as_variables(given.pop("update", {}), "update"), given.pop("share", None)
+        child = delegate(self.handoff, to, task, key, **as_fields(given))
+        seen = self.state.keys() if share is None else codec.names(share, "share")
+        context, blobs = scoped(
+            self.handoff, {**{name: self.state[name] for name in seen if name in self.state}, **update}, task
+        )
         child = msgspec.structs.replace(child, context=context)
         answer = await self._crew.entrust(
             Offer(
@@ -159,36 +154,25 @@ class LiveTurn:
         updates = answer.context_updates
         if updates.variables_changed:
             self._running.gained = merge(self._running.gained, updates.variables_changed)
-            self._state = merge(self.state, updates.variables_changed)
+            self._state = shared(merge(self.state, updates.variables_changed))
         self._running.artifacts += updates.artifacts_produced
         return answer
 
     def lock(self, *paths: str | PathLike[str], shared: bool = False, timeout: float = 60.0) -> Hold:
-        """Lock files while this turn works on them: `async with turn.lock("src/a.py"):` (`with` without async).
-
-        All of them or none, waiting at most so many seconds for others. Whatever is not given back before is free
-        when the claim ends. The parts that this turn delegates may use the files as well.
-        """
         handoff = self.handoff
         request = LockRequest(owner=handoff.id, epoch=handoff.epoch, wanted=wanted(paths), shared=shared)
         return Hold(self._crew, request, timeout)
 
-    async def ask(self, question: str, *, to: str = HUMAN, **options: Any) -> Any:
-        """Ask a person (or an agent) and wait for the answer, however long it takes."""
+    async def ask(self, question: str, *, to: str = HUMAN, key: str = "", **options: Unpack[PartOptions]) -> Any:
+        closed(options, PartOptions, "turn.ask")
         if to == HUMAN:
-            seconds = options.setdefault("timeout", PATIENCE)
+            seconds = codec.seconds(options.setdefault("timeout", PATIENCE))
             # Nobody claims for a person, so that no time-out would run.
             options.setdefault("deadline", codec.to_time(self._crew.store.now() + int(seconds * 1e6)))
-        answer = await self.delegate(to, question, **options)
+        answer = await self.delegate(to, question, key=key, **options)
         if not answer.success:
             raise HandoffFailed(f"{to} did not answer {question!r:.80}: {answer.error or answer.status}")
         return answer.output
-
-
-def _copy(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {key: _copy(one) for key, one in value.items()}
-    return [_copy(one) for one in value] if isinstance(value, list | tuple) else value
 
 
 async def execute(crew: Crew, handoff: Handoff, alone: str = "") -> Any:

@@ -11,8 +11,8 @@ from baton import clock
 from baton.errors import Malformed
 from baton.protocol.artifacts import Artifact, inside
 from baton.protocol.context import Blob, Context, Message, append, freeze_state, merge
-from baton.protocol.handoff import SUPERVISED, USER, Handoff, ReturnProtocol, checked, fingerprint
-from baton.protocol.limits import as_budget, smaller
+from baton.protocol.handoff import SUPERVISED, USER, Handoff, checked, fingerprint
+from baton.protocol.limits import smaller
 from baton.protocol.secrets import redact, redact_value
 from baton.stores.base import Offer, Workflow
 
@@ -67,10 +67,7 @@ _UNWRITTEN = {name: getattr(_PLAIN, name) for name in (*SUPERVISED, "parent_id",
 
 def request(to_agent: str, task: str, **fields: Any) -> Handoff:
     """A request as a record, with what is not named at its default."""
-    try:
-        return Handoff(from_agent=fields.pop("from_agent", USER), to_agent=to_agent, task=task, **fields)
-    except TypeError as error:
-        raise Malformed(f"handoff: {error}") from None
+    return Handoff(from_agent=fields.pop("from_agent", USER), to_agent=to_agent, task=task, **fields)
 
 
 def redacted(message: Message) -> Message:
@@ -116,12 +113,10 @@ def follow(crew: Crew, before: Handoff, command: Command, to_agent: str, context
 def delegate(parent: Handoff, to_agent: str, task: str, key: str, **fields: Any) -> Handoff:
     """A part of the work for another agent; the parent keeps the ownership and waits for the answer."""
     handoff_id = clock.new_id()
-    fields.setdefault("type", "delegation")
     fields.setdefault("priority", parent.priority)
     given = fields.get("deadline")
     fields["deadline"] = min(filter(None, (given, parent.deadline)), default=None)
-    fields["budget"] = smaller(parent.budget, as_budget(fields.get("budget")))
-    timeout, on_timeout = fields.pop("timeout"), fields.pop("on_timeout", "fail")
+    fields["budget"] = smaller(parent.budget, fields.get("budget"))
     return checked(
         request(
             to_agent,
@@ -137,7 +132,7 @@ def delegate(parent: Handoff, to_agent: str, task: str, key: str, **fields: Any)
             hop=parent.hop + 1,
             depth=parent.depth + 1,
             traceparent=parent.traceparent,
-            return_protocol=ReturnProtocol(expected=True, timeout=timeout, on_timeout=on_timeout),
+            type="delegation",
             **fields,
         )
     )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from baton.errors import Fenced, Held, IllegalTransition, NotFound, StoreError, named
-from baton.flow import claim, execute, finish, offer, recover
+from baton.flow import claim, execute, finish, offer, recover, waiting
 from baton.flow.crew import give_back, objection
 from baton.guards.base import Verdict
 from baton.lifecycle import State
@@ -41,6 +41,7 @@ async def run_line(crew: Crew, first: Handoff, *, attach: bool = True, taken: bo
     """
     with crew.write.caller():
         current: Handoff | None = await work(crew, first) if taken else first
+        told = ""
         while True:
             if current is None or current.state is not State.OFFERED or current.to_agent not in crew.agents:
                 current = _open(crew, first)
@@ -48,9 +49,12 @@ async def run_line(crew: Crew, first: Handoff, *, attach: bool = True, taken: bo
                 return _answer(crew, first)
             if current.state is State.OFFERED and current.to_agent in crew.agents:
                 current = await perform(crew, current)
+                if current is not None and current.state is State.OFFERED:
+                    told = waiting.announce(crew, current, told)
             else:
                 if not attach:
                     _refuse_held(crew, current)
+                told = waiting.announce(crew, current, told)
                 current = await _wait(crew, current)
 
 

@@ -41,6 +41,7 @@ class Facts(msgspec.Struct, frozen=True):
     available: bool = True
     load: int = 0  # what the receiver works on now
     breakers: tuple[Breaker, ...] = ()  # of the receiver and of the route
+    begins: bool = False  # whether this step is the one that begins the workflow
 
 
 class Verdict(msgspec.Struct, frozen=True):

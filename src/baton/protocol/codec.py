@@ -183,6 +183,16 @@ def name(value: str, field: str) -> str:
     return value
 
 
+def names(given: Iterable[str], field: str) -> tuple[str, ...]:
+    """Check a list of names; one text is not a list, for it would be taken letter by letter."""
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise Malformed(f'{field}: expected a list of names, got {given!r:.60}; write {field}=["…"]')
+    found = tuple(given)
+    for one in found:
+        name(one, field)
+    return found
+
+
 def bounded(value: float | None, field: str, least: float = 0, most: float = MAX_INTEGER) -> None:
     """Check a number's range; None is no number."""
     if value is None:

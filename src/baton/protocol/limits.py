@@ -5,12 +5,13 @@ Money is a number in the budget's currency. Inside the store it is counted in mi
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import msgspec
 
 from baton.errors import Malformed
-from baton.protocol.codec import MAX_SECONDS, bounded
+from baton.protocol.codec import MAX_SECONDS, bounded, convert, names, near
 
 Risk = Literal["low", "medium", "high"]
 RISKS: tuple[Risk, ...] = ("low", "medium", "high")
@@ -65,6 +66,12 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forb
     ack_seconds: float = 30.0
 
     def __post_init__(self) -> None:
+        names(self.approve, "limits.approve")
+        if self.approve_risk not in {None, *RISKS}:
+            raise Malformed(f"limits.approve_risk: {self.approve_risk!r:.60}; {near(str(self.approve_risk), RISKS)}")
+        loops: Any = self.loops
+        if not isinstance(loops, dict):
+            raise Malformed('limits.loops: expected an object, as in {"reviewer->writer": 3}')
         for name in _COUNTS:
             bounded(getattr(self, name), f"limits.{name}")
         bounded(self.max_cost, "limits.max_cost", 0, MAX_COST)
@@ -91,6 +98,13 @@ def tightest(*layers: Limits | None) -> Limits:
         values = [getattr(layer, name) for layer in present if getattr(layer, name) is not None]
         smallest[name] = min(values, default=None)
     return msgspec.structs.replace(present[0], **smallest)
+
+
+def as_limits(value: Any) -> Limits | None:
+    """Accept an object of limits, whose names are checked."""
+    if value is None or isinstance(value, Limits):
+        return value
+    return convert(dict(value) if isinstance(value, Mapping) else value, Limits, "limits")
 
 
 def as_budget(value: Budget | float | None) -> Budget | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+
 import msgspec
 
 from baton.protocol import codec
@@ -33,11 +35,11 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, for
         codec.bounded(self.max_execution_time, "max_execution_time", 0, codec.MAX_SECONDS)
 
 
-def as_capabilities(names: dict[str, float] | list[str] | tuple[str, ...] | None) -> dict[str, float]:
+def as_capabilities(names: Mapping[str, float] | Iterable[str] | None) -> dict[str, float]:
     """A plain list of names is full proficiency in each."""
     if names is None:
         return {}
-    return dict(names) if isinstance(names, dict) else dict.fromkeys(names, 1.0)
+    return dict(names) if isinstance(names, Mapping) else dict.fromkeys(codec.names(names, "capabilities"), 1.0)
 
 
 _CAMEL = {"agentId": "agent_id", "agentName": "agent_name", "acceptsHandoffs": "accepts_handoffs"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Coroutine, Mapping
 from typing import Any, ClassVar, Literal
 
 import msgspec
@@ -97,6 +98,10 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     artifacts: tuple[Artifact, ...] = ()
     needs: tuple[str, ...] = ()
 
+    def __post_init__(self) -> None:
+        if type(self.goto) is not str or type(self.update) is not dict or self.needs:
+            _instruction(self)
+
 
 class Reject(msgspec.Struct, frozen=True):
     """Refuse the work, so that another agent may take it."""
@@ -138,6 +143,16 @@ ACCEPTANCES: dict[str, Literal["accepted", "rejected", "deferred"]] = {
 }
 
 
+def _instruction(command: Command) -> None:
+    goto: Any = command.goto
+    if not isinstance(goto, str) and not (isinstance(goto, list) and all(isinstance(one, Send) for one in goto)):
+        said = getattr(goto, "__name__", goto)
+        raise Malformed(f"Command.goto: {said!r:.60} is not the name of an agent; write its name as text")
+    if not isinstance(command.update, Mapping):
+        raise Malformed(f"Command.update: {command.update!r:.60} is not an object; write update={{name: value}}")
+    codec.names(command.needs, "Command.needs")
+
+
 def _because(reason: str, what: str) -> None:
     if not codec.text(reason, f"{what}.reason").strip():
         raise Malformed(f"{what}.reason: empty; say why, so that the sender can choose what to do")
@@ -161,6 +176,11 @@ def as_return(value: Any) -> Return:
         return value
     if isinstance(value, str) or value is None:
         return Return(result=Result(body=value))
+    if isinstance(value, Awaitable):
+        said = getattr(value, "__qualname__", type(value).__name__).rpartition(".")[2]
+        if isinstance(value, Coroutine):
+            value.close()
+        raise Malformed(f"the answer is a call of {said} that was not awaited: `await` is missing before it")
     return Return(result=Result(content_type="json", body=value))
 
 

@@ -162,6 +162,10 @@ class Database:
             raise StoreError(f"{self.path}: opened before a fork; open the store again in the child process")
 
     def _failed(self, error: apsw.Error) -> StoreError:
+        if isinstance(error, apsw.ConnectionClosedError):
+            return StoreError(
+                f"{self.path}: this relay is closed; open a new Relay on it, and close it when all is done"
+            )
         return StoreError(f"{self.path}: {error}; nothing was changed; make sure the disk has room")
 
     def __exit__(

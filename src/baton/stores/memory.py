@@ -91,6 +91,7 @@ class MemoryStore(MemoryReads, Steps):
             target is None or target.available,
             len(self._held.get(handoff.to_agent, ())),
             self.breakers_of(handoff),
+            begun is not None,
         )
         return facts, flow.limits
 

@@ -103,6 +103,7 @@ class SqliteStore(Reads, Steps):
             available != 0,
             load,
             self.breakers_of(handoff) if breakers else (),
+            begun is not None,
         )
         return facts, known
 
