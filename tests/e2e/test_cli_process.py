@@ -121,7 +121,9 @@ def test_run_of_work_that_fails(baton):
     assert "no such order" in done.stderr
     err = baton("run", "--app", "shop:relay", "triage", "wrong").stderr
     handoff = json.loads(baton("handoff", "list", "--state", "failed", "--json").stdout.splitlines()[0])
-    assert f"failed at agent billing; `baton handoff show {handoff['id'][:8]}`" in err
+    place = "at shop.py:18 in billing"
+    assert f"failed at agent billing, {place}; `baton handoff show {handoff['id'][:8]}`" in err
+    assert f"\n  {place}\n" in baton("handoff", "show", handoff["id"]).stdout
     assert baton("graph", error["workflow_id"]).returncode == 0
 
 
@@ -132,6 +134,82 @@ def test_run_times_out_and_is_resumed(baton, place):
     workflow = json.loads(baton("history", "--json").stdout)["workflow_id"]
     done = baton("run", "--app", "shop:relay", "--resume", workflow[:8])
     assert (done.returncode, done.stdout) == (0, "refunded customer None\n")
+
+
+def test_run_says_at_once_that_a_person_is_needed(start, baton, place):
+    (place / "shop.py").write_text(
+        SHOP.replace('Relay(".baton/baton.db")', 'Relay("team.db", limits={"approve": ["billing"]})')
+    )
+    begun = start("run", "--app", "shop:relay", "billing", "work")
+    said = begun.stderr.readline()
+    command = said.removeprefix("user → billing waits for a person: `").removesuffix("`\n")
+    assert command.startswith("baton approve ")
+    assert command.endswith(" --store team.db")
+    assert baton(*command.split()[1:]).returncode == 0
+    assert begun.communicate(timeout=30) == ("refunded customer None\n", "")
+
+
+def test_a_run_that_times_out_says_why_in_one_line(baton, place):
+    (place / "shop.py").write_text(
+        SHOP.replace('Relay(".baton/baton.db")', 'Relay("team.db", limits={"approve": ["billing"]})')
+    )
+    done = baton("run", "--app", "shop:relay", "billing", "work", "--timeout", "1s")
+    waits, error, rest = done.stderr.split("\n")
+    assert (done.returncode, done.stdout, rest) == (124, "", "")
+    assert waits.startswith("user → billing waits for a person: `baton approve ")
+    assert f"not finished within 1s: {waits}; `baton run --app shop:relay --resume " in error
+    (place / "shop.py").write_text(SHOP.replace('".baton/baton.db"', '":memory:"'))
+    done = baton("run", "--app", "shop:relay", "billing", "slow", "--timeout", "1s")
+    assert done.stderr.endswith("it stands at billing (offered); it was kept in memory only, and is gone\n")
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_time_out_with_json_is_one_document_and_the_reason_is_heard(baton, place):
+    (place / "shop.py").write_text(
+        SHOP.replace('Relay(".baton/baton.db")', 'Relay("team.db", limits={"approve": ["billing"]})')
+    )
+    done = baton("run", "--app", "shop:relay", "billing", "work", "--timeout", "1s", "--json")
+    error = json.loads(done.stdout)
+    assert (error["kind"], error["status"]) == ("TimedOut", "waiting")
+    assert done.stderr.startswith("user → billing waits for a person: ")
+
+
+def test_a_resting_agent_is_named_with_the_cure(baton, place):
+    (place / "shop.py").write_text(
+        SHOP + "\n@relay.agent('boss')\nasync def boss(turn):\n    await turn.delegate('billing', turn.task)\n"
+    )
+    for _ in range(4):
+        done = baton("run", "--app", "shop:relay", "billing", "wrong")
+        assert (done.returncode, "rests" in done.stderr) == (1, False)
+    done = baton("run", "--app", "shop:relay", "boss", "work", "--timeout", "1s")
+    assert done.stderr.startswith("billing rests until ")
+    assert "after 4 failures (ValueError: no such order); `baton breaker reset billing --store" in done.stderr
+    assert baton("breaker", "reset", "billing").returncode == 0
+    assert baton("breaker", "list").stdout == ""
+
+
+def test_an_error_is_tried_again_where_that_is_said(baton, place):
+    (place / "shop.py").write_text(
+        SHOP.replace('"wrong" in turn.task', '"wrong" in turn.task and turn.attempt == 1').replace(
+            'baton.db")', 'baton.db", backoff=0.01)'
+        )
+    )
+    assert baton("run", "--app", "shop:relay", "billing", "wrong").returncode == 1
+    done = baton("run", "--app", "shop:relay", "billing", "wrong", "--on-failure", "retry")
+    assert (done.returncode, done.stdout) == (0, "refunded customer None\n")
+    made = json.loads(
+        baton("handoff", "send", "--to", "billing", "--task", "x", "--on-failure", "retry", "--json").stdout
+    )
+    assert made["return_protocol"]["on_failure"] == "retry"
+
+
+def test_a_send_that_waits_in_vain_says_why_and_for_which(baton):
+    baton("agents", "register", "billing")
+    done = baton("handoff", "send", "--to", "billing", "--task", "x", "--approval", "--wait", "0.1")
+    short = json.loads(baton("handoff", "list", "--json").stdout)["id"][:8]
+    assert done.returncode == 124
+    assert f"no answer within 0.1 s: user → billing waits for a person: `baton approve {short}" in done.stderr
+    assert f"`baton handoff show {short}` tells more" in done.stderr
 
 
 def test_run_without_an_output(baton):
@@ -207,6 +285,25 @@ def test_a_worker_answers_who_waits(baton, start):
     assert "failed      user → billing  wrong" in out
     assert "ValueError: no such order" in out
     assert out.endswith("stopped after 3 handoffs\n")
+
+
+def test_a_worker_says_where_an_agent_failed_and_what_waits_for_a_person(baton, start, place):
+    (place / "shop.py").write_text(
+        SHOP + "\n@relay.agent('clerk')\nasync def clerk(turn):\n    await turn.ask('which colour?')\n"
+    )
+    worker = start("worker", "--app", "shop:relay", "--json")
+    worker.stdout.readline()
+    baton("handoff", "send", "--to", "billing", "--task", "wrong")
+    told = [json.loads(worker.stdout.readline()) for _ in range(2)]
+    assert told[1]["event"] == "failed"
+    assert told[1]["reason"] == "ValueError: no such order, at shop.py:18 in billing"
+    baton("handoff", "send", "--to", "clerk", "--task", "paint it")
+    told = [json.loads(worker.stdout.readline()) for _ in range(3)]
+    said = worker.stderr.readline()
+    assert said.startswith("clerk asks 'which colour?' and waits for a person: `baton handoff return ")
+    assert (told[2]["event"], told[2]["reason"]) == ("waits", said.strip())
+    worker.terminate()
+    assert worker.communicate(timeout=30)[1] == ""
 
 
 def test_a_stopped_worker_gives_its_work_back(baton, start, place):

@@ -803,9 +803,19 @@ def test_breakers(sent, documents, baton):
         ("agent:billing", "open"),
         ("route:user->billing", "open"),
     }
-    assert documents("breaker", "reset", "billing")[0]["subject"] == "agent:billing"
-    assert documents("breaker", "reset", "route:user->billing")[0]["closed"] == 1
+    assert documents("breaker", "reset", "route:user->billing")[0] == {"subject": "route:user->billing", "closed": 1}
+    assert documents("breaker", "reset", "billing")[0] == {"subject": "billing", "closed": 1}
     assert baton("breaker", "reset", "billing")[0] == 1
+
+
+@pytest.mark.parametrize("name", ["billing", "agent:billing"])
+def test_an_agent_is_reset_with_the_routes_to_it(sent, documents, name):
+    for _ in range(3):
+        made = sent()
+        documents("handoff", "accept", made["id"])
+        documents("handoff", "return", made["id"], "--epoch", 1, "--status", "failed")
+    assert documents("breaker", "reset", name)[0]["closed"] == 2
+    assert documents("breaker", "list") == []
 
 
 def test_doctor(sent, documents, place, baton):

@@ -12,6 +12,7 @@ from baton.protocol.codec import to_microseconds, to_time
 from baton.protocol.handoff import HUMAN, Handoff, document
 
 if TYPE_CHECKING:
+    from baton.protocol.results import Return
     from baton.relay import Relay
     from baton.stores.base import Kind
 
@@ -57,6 +58,11 @@ def record(handoff: Handoff) -> dict[str, Any]:
 def route(handoff: Handoff) -> str:
     """From whom to whom."""
     return f"{handoff.from_agent} → {handoff.to_agent}"
+
+
+def placed(said: str, answer: Return | None) -> str:
+    """What went wrong, and where in the agent's own code."""
+    return f"{said}, {answer.audit.notes}" if answer is not None and answer.audit.notes.startswith("at ") else said
 
 
 def lasting(seconds: float) -> str:

@@ -146,6 +146,11 @@ class Screen:
             sys.stdout.flush()
             print(safe(in_store(text, self.store)), file=sys.stderr)
 
+    def notice(self, text: str) -> None:
+        """What a person should hear while a program waits, whatever the format of its output."""
+        sys.stdout.flush()
+        print(safe(in_store(text, self.store)), file=sys.stderr, flush=True)
+
     def fields(self, pairs: Iterable[tuple[str, object]]) -> None:
         """Names and values; what is empty is left out."""
         shown = [(name, value) for name, value in pairs if value not in {None, ""}]

@@ -48,6 +48,7 @@ SWEEP = 1.0
     argument("--priority", metavar="NAME", help="critical, high, normal or low; P0 to P2 and urgent too"),
     argument("--timeout", metavar="TIME", help='how long the answer may take: 90, "5m", "2h", PT30S'),
     argument("--on-timeout", choices=("retry", "escalate", "fail"), help="what happens without an answer"),
+    argument("--on-failure", choices=("retry", "escalate", "fail"), help="what happens after an error"),
     argument("--type", choices=TYPES, help="sequential moves ownership, delegation wants an answer"),
     argument("--require", action="append", metavar="CAP[=MIN]", help="a capability that the work needs; repeatable"),
     argument("--budget", type=counting(0), metavar="TOKENS", help="the most tokens it may use"),
@@ -131,11 +132,15 @@ def _task(given: str | None) -> str | None:
 
 def _conditions(call: Call, request: Handoff) -> Handoff:
     args = call.args
-    if args.timeout or args.on_timeout:
-        timeout = args.timeout and seconds(args.timeout, "--timeout")
+    if args.timeout or args.on_timeout or args.on_failure:
         protocol: ReturnProtocol = request.return_protocol
-        given = {"timeout": timeout or protocol.timeout, "on_timeout": args.on_timeout or protocol.on_timeout}
-        request = replace(request, return_protocol=replace(protocol, expected=True, **given))
+        given = {
+            "timeout": args.timeout and seconds(args.timeout, "--timeout"),
+            "on_timeout": args.on_timeout,
+            "on_failure": args.on_failure,
+        }
+        terms = {name: value for name, value in given.items() if value}
+        request = replace(request, return_protocol=replace(protocol, expected=True, **terms))
     if args.require:
         wanted = tuple(map(_requirement, args.require))
         strict: Validation = request.validation
@@ -201,7 +206,11 @@ def _answer(relay: Relay, made: Handoff, patience: float) -> Return:
             return relay.store.returned(made.id) or Return(status="failed", error="Cancelled: called off")
         now = clock.monotonic()
         if now >= end:
-            raise TimedOut(f"handoff {made.id}: no answer within {patience:g} s; it goes on, see `baton handoff show`")
+            why = "; ".join(relay.waits_for(made.workflow_id))
+            raise TimedOut(
+                f"handoff {made.id}: no answer within {patience:g} s: {why}; it stays there, "
+                f"`baton handoff show {made.id[:8]}` tells more"
+            )
         if now - swept >= SWEEP:
             relay.recover()
             swept = now

@@ -214,6 +214,8 @@ def _answered(screen: Screen, answer: Return | None, cut: int | None) -> None:
     screen.heading(f"answer of {answer.from_agent or 'nobody'}: {answer.status}")
     if answer.error:
         screen.line(f"  {answer.error}", "bad")
+    if answer.audit.notes:
+        screen.line(f"  {answer.audit.notes}", "dim")
     if answer.output is not None:
         text = answer.output if isinstance(answer.output, str) else codec.canonical(answer.output).decode()
         screen.block(text[:cut])

@@ -107,14 +107,13 @@ def breaker_list(call: Call) -> int:
 
 
 @verb(
-    argument("subject", metavar="SUBJECT", help='an agent, "agent:NAME" or "route:FROM->TO"'),
+    argument("subject", metavar="SUBJECT", help='an agent with the routes to it, or one "route:FROM->TO"'),
     examples=("baton breaker reset billing", "baton breaker reset 'route:triage->billing'"),
 )
 def breaker_reset(call: Call) -> int:
     """Close the breakers of an agent or route by hand, for example after its fault was cured."""
-    given = call.args.subject
-    subject = given if given.startswith(("agent:", "route:")) else f"agent:{given}"
-    count = call.relay().store.reset_breaker(subject)
+    subject = call.args.subject
+    count = call.relay().reset_breaker(subject)
     if not count:
         raise NotFound(f"breaker {subject}: there is none; `baton breaker list` shows what is")
     call.screen.document({"subject": subject, "closed": count})

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import shlex
 import signal
 import sys
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -14,8 +16,9 @@ import msgspec
 from baton import clock
 from baton.cli.app import APP, application
 from baton.cli.call import Call, argument, counting, seconds, verb
-from baton.cli.records import AN_ID, counted, full_id, lasting, record, route
+from baton.cli.records import AN_ID, counted, full_id, lasting, placed, record, route
 from baton.errors import BatonError, HandoffsDisabled, Malformed, TimedOut
+from baton.lifecycle import ENDED
 from baton.protocol import codec
 
 if TYPE_CHECKING:
@@ -25,7 +28,7 @@ if TYPE_CHECKING:
     from baton.protocol.handoff import Handoff
     from baton.relay import Relay, Result
 
-UNWELCOME = {"failed", "deferred", "parked", "rejected", "refused", "cancelled"}
+UNWELCOME = {"waits", "failed", "deferred", "parked", "rejected", "refused", "cancelled"}
 
 
 @verb(
@@ -60,6 +63,7 @@ async def _serve(call: Call, relay: Relay) -> int:
     screen.line(f"serving {', '.join(relay.names) or 'nobody'} from {relay.store.url}; Ctrl-C stops")
     screen.document({"event": "serving", "agents": relay.names, "store": relay.store.url})
     screen.flush()
+    logging.getLogger("baton").addHandler(Notices(screen))
     async with relay:
         await relay.work(stop, slots=call.args.slots)
         back = log.given_back()
@@ -68,6 +72,21 @@ async def _serve(call: Call, relay: Relay) -> int:
     screen.document({"event": "stopped", "handoffs": log.finished, "given_back": back})
     screen.flush()
     return 0
+
+
+class Notices(logging.Handler):
+    """Prints what the library says meanwhile (that work waits for a person, say) beside the output."""
+
+    def __init__(self, screen: Screen) -> None:
+        super().__init__(logging.WARNING)
+        self._screen = screen
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """One line for one notice."""
+        error = record.exc_info[1] if record.exc_info else None
+        said = f"{record.getMessage()}: {type(error).__name__}: {error}" if error else record.getMessage()
+        with suppress(BrokenPipeError):
+            self._screen.notice(said)
 
 
 class Log:
@@ -90,16 +109,20 @@ class Log:
         since = self._begun.pop(key, None) if event != "accepted" else None
         self.finished += since is not None and event != "late"
         took = f"  {lasting(now - since)}" if since is not None else ""
-        reason = self._reason(handoff) if event in UNWELCOME else ""
+        reason = self._reason(event, handoff) if event in UNWELCOME else ""
         said = f"{handoff.id[:8]}  {event:<10}  {route(handoff)}  {handoff.task[:80]}{took}"
-        self._screen.line(f"{said}  {reason[:300]}".rstrip(), event)
+        if event != "waits":  # that is a notice
+            self._screen.line(f"{said}  {reason[:300]}".rstrip(), event)
         self._screen.document({"event": event, "handoff": record(handoff), **({"reason": reason} if reason else {})})
         with suppress(BrokenPipeError):  # the work goes on when nobody reads
             self._screen.flush()
 
-    def _reason(self, handoff: Handoff) -> str:
-        """Why it did not go well, as its newest record says."""
-        return next((one.reason for one in self._relay.audit.query(handoff_id=handoff.id)[::-1] if one.reason), "")
+    def _reason(self, event: str, handoff: Handoff) -> str:
+        """Why it does not go on, or did not go well, as its newest record says, and where in the agent's code."""
+        if event == "waits":
+            return "; ".join(self._relay.waits_for(handoff.workflow_id))
+        said = next((one.reason for one in self._relay.audit.query(handoff_id=handoff.id)[::-1] if one.reason), "")
+        return placed(said, self._relay.store.returned(handoff.id))
 
     def given_back(self) -> int:
         """How many were under way when this process was told to stop, and are still to be done."""
@@ -115,6 +138,7 @@ class Log:
     argument("--conversation", metavar="ID", help="the conversation that it belongs to: its id in full, or a new one"),
     argument("--enable-handoffs", action="store_true", help="agents may hand work on (default: as the Relay says)"),
     argument("--no-handoffs", action="store_true", help="each agent finishes alone"),
+    argument("--on-failure", choices=("retry", "escalate", "fail"), help="what happens after an error (default: fail)"),
     examples=('baton run --app shop:relay triage "please refund me"', "baton run --app shop:relay --resume 3fa2c81b"),
 )
 def run(call: Call) -> int:
@@ -124,17 +148,16 @@ def run(call: Call) -> int:
     relay = application(call)
     if args.enable_handoffs or args.no_handoffs:
         relay.handoffs = args.enable_handoffs
+    logging.getLogger("baton").addHandler(Notices(call.screen))
     begun: list[str] = []
     relay.listen(lambda _, one: begun.append(one.workflow_id) if not begun else None)
     if call.screen.tty and not call.screen.as_json:
-        relay.listen(lambda event, one: call.screen.line(f"{event:<10}  {route(one)}  {one.task[:80]}", "dim"))
+        relay.listen(partial(_step, call.screen))
     try:
         result = asyncio.run(_run(call, relay))
-    except (KeyboardInterrupt, TimedOut) as error:
+    except KeyboardInterrupt:
         if begun or args.resume:
-            _unfinished(call, relay, [*begun, args.resume][0])
-        if isinstance(error, TimedOut):
-            raise
+            call.screen.hint(_unfinished(call, relay, [*begun, args.resume][0], "not finished"))
         _let_go()
         return 130
     if call.screen.as_json:
@@ -157,12 +180,17 @@ def _fit(args: Namespace) -> None:
         raise Malformed("baton run: --enable-handoffs is not allowed with --no-handoffs; leave one out")
 
 
-def _unfinished(call: Call, relay: Relay, workflow: str) -> None:
+def _step(screen: Screen, event: str, handoff: Handoff) -> None:
+    if event != "waits":  # that is a notice
+        screen.line(f"{event:<10}  {route(handoff)}  {handoff.task[:80]}", "dim")
+
+
+def _unfinished(call: Call, relay: Relay, workflow: str, why: str) -> str:
     if relay.store.on_disk:
         again = f"`baton run --app {shlex.quote(call.args.app)} --resume {workflow[:8]}` goes on"
     else:
         again = "it was kept in memory only, and is gone"
-    call.screen.hint(f"workflow {workflow}: not finished; {again}")
+    return f"workflow {workflow}: {why}; {again}"
 
 
 async def _run(call: Call, relay: Relay) -> Result:
@@ -172,13 +200,20 @@ async def _run(call: Call, relay: Relay) -> Result:
         try:
             if args.resume:
                 return await relay.resume(full_id(relay, args.resume, "workflow"), timeout=patience)
-            options: dict[str, Any] = {"conversation_id": args.conversation} if args.conversation else {}
+            said = {"conversation_id": args.conversation, "on_failure": args.on_failure}
+            options: Any = {name: value for name, value in said.items() if value}
             task = sys.stdin.read() if args.task == "-" else args.task
             return await relay.run(args.agent, task, timeout=patience, **options)
         except BatonError as error:
-            failed: Result | None = getattr(error, "result", None)
-            if failed is not None:
-                _failed(call, relay, failed)
+            stands: Result | None = getattr(error, "result", None)
+            if stands is None:
+                raise
+            if isinstance(error, TimedOut) and stands.status not in ENDED:
+                why = f"not finished within {args.timeout}: {'; '.join(relay.waits_for(stands.workflow_id))}"
+                late = TimedOut(_unfinished(call, relay, stands.workflow_id, why))
+                late.result = stands
+                raise late from None
+            _failed(call, relay, stands)
             if isinstance(error, HandoffsDisabled) and not relay.handoffs:
                 call.screen.hint(
                     "`baton run --enable-handoffs …` lets agents hand work on, so does Relay(handoffs=True)"
@@ -194,5 +229,5 @@ def _failed(call: Call, relay: Relay, result: Result) -> None:
     root = relay.get(flow.root_id)
     last = relay.get(root.answer_id) if root.answer_id else root
     more = f"; `baton handoff show {last.id[:8]}`, `baton graph {result.workflow_id[:8]}`"
-    said = f"workflow {result.workflow_id}: {result.status} at agent {last.to_agent}"
+    said = placed(f"workflow {result.workflow_id}: {result.status} at agent {last.to_agent}", result.answer)
     call.screen.hint(said + (more if relay.store.on_disk else ""))

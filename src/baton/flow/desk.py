@@ -176,6 +176,18 @@ class Desk:
         """What the open work of a workflow waits for, and what lets it go on: one line for each."""
         return waiting.reasons(self._crew, workflow_id)
 
+    def reset_breaker(self, subject: str) -> int:
+        """Let an agent, with all routes to it, or one "route:FROM->TO" work again now; how many breakers closed."""
+        agent = subject.removeprefix("agent:")
+        meant = {row.subject for row in self.store.breakers()}
+        if subject.startswith("route:"):
+            meant &= {subject}
+        else:
+            meant = {one for one in meant if one == f"agent:{agent}" or one.partition("->")[2] == agent}
+        closed = sum(map(self.store.reset_breaker, meant))
+        self._crew.hub.notify()
+        return closed
+
     def alerts(self) -> list[Alert]:
         """What people should look at."""
         return self.store.alerts()

@@ -67,7 +67,7 @@ def _rest(crew: Crew, handoff: Handoff) -> str:
     until = max((row.opened_at or 0) + cool_down(row) for row in rows)
     worst = max(rows, key=lambda row: row.failures)
     said = _last_failure(crew, handoff)
-    cure = _way(crew, f"breaker reset {quote(agent)}", f'store.reset_breaker("{worst.subject}")')
+    cure = _way(crew, f"breaker reset {quote(agent)}", f'reset_breaker("{agent}")')
     return (
         f"{agent} rests until {to_time(until):%H:%M:%S} UTC after {worst.failures} failures "
         f"({said[:200] or worst.failure}); {cure} lets it work now"
