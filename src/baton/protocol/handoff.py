@@ -46,10 +46,10 @@ class Validation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
 class ReturnProtocol(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """Whether and when an answer is expected, and what happens without one. Seconds."""
 
-    expected: bool = False
-    timeout: float | None = None
-    on_timeout: OnTimeout = "fail"
-    on_failure: OnTimeout = "fail"
+    expected: bool = False  # whether somebody waits for it
+    timeout: float | None = None  # how long it may take from the claim; after a reminder on_timeout decides
+    on_timeout: OnTimeout = "fail"  # or retry, or escalate to somebody else and in the end to a person
+    on_failure: OnTimeout = "fail"  # or retry after a pause, or escalate to a person
 
 
 class Rationale(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):

@@ -22,9 +22,9 @@ MAX_COST = 10**12  # so that sums of millionths stay within 64 bits
 class Budget(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """What a handoff or workflow may spend; None is no limit."""
 
-    max_tokens: int | None = None
-    max_cost: float | None = None
-    currency: str = "USD"
+    max_tokens: int | None = None  # of language models
+    max_cost: float | None = None  # money
+    currency: str = "USD"  # of max_cost
 
     def __post_init__(self) -> None:
         bounded(self.max_tokens, "budget.max_tokens")
@@ -34,10 +34,10 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forb
 class Autonomy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """How far an agent may go by itself; None is no limit of its own."""
 
-    max_risk: Risk = "high"
-    max_tokens: int | None = None
-    max_cost: float | None = None
-    max_hops: int | None = None
+    max_risk: Risk = "high"  # riskier work goes to somebody else, in the end to a person
+    max_tokens: int | None = None  # work that uses more is parked for a person
+    max_cost: float | None = None  # the same for money
+    max_hops: int | None = None  # how far down the chain it may still hand work on
 
     def __post_init__(self) -> None:
         bounded(self.max_tokens, "autonomy_budget.max_tokens")
@@ -51,19 +51,19 @@ _COUNTS = ("max_handoffs", "max_agents", "max_depth", "max_tokens", "max_reroute
 class Limits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """The limits of one workflow. An explicit limit replaces the default; None is unlimited."""
 
-    max_handoffs: int | None = 5
-    max_agents: int | None = None
-    max_depth: int | None = 16
-    max_tokens: int | None = None
-    max_cost: float | None = None
-    max_seconds: float | None = None
-    max_reroutes: int = 3
-    max_same_visits: int = 2
+    max_handoffs: int | None = 5  # between agents, delegations included; the request that begins it does not count
+    max_agents: int | None = None  # how many different ones may take part
+    max_depth: int | None = 16  # how deep delegations may nest
+    max_tokens: int | None = None  # used by all of them together
+    max_cost: float | None = None  # money, in the currency of the budget
+    max_seconds: float | None = None  # how long the whole may last
+    max_reroutes: int = 3  # how often one handoff may go to somebody else
+    max_same_visits: int = 2  # how often the same work may come to the same agent with nothing new
     loops: dict[str, int] = {}  # "reviewer->writer": how often this edge may repeat with nothing new
     approve: tuple[str, ...] = ()  # agents whose work a person approves first; "*" is every one
     approve_risk: Risk | None = None  # and work of this risk or higher
-    approval_seconds: float | None = None
-    ack_seconds: float = 30.0
+    approval_seconds: float | None = None  # how long to wait for an approval; then it is denied
+    ack_seconds: float = 30.0  # how long an offer may lie before somebody else gets it
 
     def __post_init__(self) -> None:
         names(self.approve, "limits.approve")

@@ -46,22 +46,24 @@ class Account(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, for
 class Return(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """The answer to a handoff."""
 
-    handoff_id: str = ""
+    handoff_id: str = ""  # written by the supervisor, as are the two names
     from_agent: str = ""
     to_agent: str = ""
     status: Status = "success"
-    result: Result = Result()
-    context_updates: Updates = msgspec.field(default_factory=Updates)  # a default would share its dict
-    audit: Account = Account()
+    result: Result = Result()  # the answer; `output` is its body
+    context_updates: Updates = msgspec.field(
+        default_factory=Updates
+    )  # changes and artifacts; a default would share its dict
+    audit: Account = Account()  # tokens, money, notes
     agent_name: str = ""
     duration_ms: int = 0
     iterations: int = 0
     conversation_summary: str = ""
-    error: str = ""
-    messages: tuple[Message, ...] = ()
+    error: str = ""  # the name of the error and what it said
+    messages: tuple[Message, ...] = ()  # the conversation that the work added
     onward: dict[str, Any] = {}  # a command for the relay around this one
     history_ref: str = ""  # the head of the conversation after this work
-    retryable: bool = True
+    retryable: bool = True  # False blames the request: no retry, and no mark against the agent
 
     @property
     def success(self) -> bool:
@@ -89,14 +91,14 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
 
     PARENT: ClassVar[str] = "__parent__"
 
-    goto: str | list[Send] = ""
-    update: dict[str, Any] = {}
-    reason: str = ""
-    task: str = ""
-    graph: str | None = None
-    tokens: int = 0
-    artifacts: tuple[Artifact, ...] = ()
-    needs: tuple[str, ...] = ()
+    goto: str | list[Send] = ""  # the name of the next agent
+    update: dict[str, Any] = {}  # what changes in the shared variables
+    reason: str = ""  # why; stands in the audit
+    task: str = ""  # a new task; by default the same
+    graph: str | None = None  # Command.PARENT: an agent of the relay around this one
+    tokens: int = 0  # what this turn used
+    artifacts: tuple[Artifact, ...] = ()  # what it made
+    needs: tuple[str, ...] = ()  # instead of goto: what the next one must be able to do
 
     def __post_init__(self) -> None:
         if type(self.goto) is not str or type(self.update) is not dict or self.needs:
@@ -104,9 +106,9 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Reject(msgspec.Struct, frozen=True):
-    """Refuse the work, so that another agent may take it."""
+    """Refuse the work, so that another agent may take it; where nobody can, a person decides."""
 
-    reason: str
+    reason: str  # why; the sender reads it
 
     def __post_init__(self) -> None:
         _because(self.reason, "reject")
@@ -115,8 +117,8 @@ class Reject(msgspec.Struct, frozen=True):
 class Defer(msgspec.Struct, frozen=True):
     """Put the work off; it is offered again after so many seconds."""
 
-    reason: str
-    seconds: float = 60.0
+    reason: str  # why
+    seconds: float = 60.0  # for how long
 
     def __post_init__(self) -> None:
         _because(self.reason, "defer")
@@ -159,9 +161,9 @@ def _because(reason: str, what: str) -> None:
 
 
 class Escalate(msgspec.Struct, frozen=True):
-    """Say that somebody with more authority has to decide."""
+    """Say that somebody with more authority has to decide: the work waits for a person."""
 
-    reason: str
+    reason: str  # what is to be decided
 
     def __post_init__(self) -> None:
         _because(self.reason, "escalate")
