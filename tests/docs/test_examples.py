@@ -86,6 +86,18 @@ reader reads
 the first process ended with -9
 total 42 in attempt 2
 """,
+    "retry": """\
+a page about caching, edited; 120 tokens
+initiated -
+accepted -
+retried ConnectionError: 529 overloaded
+resumed its time has come
+accepted -
+retried ConnectionError: 529 overloaded
+resumed its time has come
+accepted -
+completed -
+""",
     "triage": """\
 refunded customer 42
 [('triage', 'billing', 'completed')]

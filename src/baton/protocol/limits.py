@@ -37,7 +37,7 @@ class Autonomy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, fo
     max_risk: Risk = "high"  # riskier work goes to somebody else, in the end to a person
     max_tokens: int | None = None  # work that uses more is parked for a person
     max_cost: float | None = None  # the same for money
-    max_hops: int | None = None  # how far down the chain it may still hand work on
+    max_hops: int | None = None  # the last hop of a chain in which it takes part
 
     def __post_init__(self) -> None:
         bounded(self.max_tokens, "autonomy_budget.max_tokens")
