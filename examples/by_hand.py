@@ -4,14 +4,16 @@ import asyncio
 import tempfile
 from pathlib import Path
 
-from baton import Fenced, Handoff, Held, Profile, Relay
+from baton import Fenced, Handoff, Held, Profile, Relay, ReturnProtocol, State
 
 
 def main(url):
     with Relay(url) as relay:
         relay.store.register(Profile(agent_id="printer", capabilities={"printing": 0.9}))
-        offered = relay.hand_off(Handoff(from_agent="office", to_agent="printer", task="print 10 pages"))
-        print(offered.status)
+        soon = ReturnProtocol(timeout=3600, on_timeout="escalate")
+        request = Handoff(from_agent="office", to_agent="printer", task="print 10 pages", return_protocol=soon)
+        offered = relay.hand_off(request)
+        print(offered.status, offered.state is State.OFFERED)
 
         first = relay.claim("printer", lease=600).handoff
         print(first.status, first.epoch, relay.claim("printer").handoff)  # nobody else gets it
