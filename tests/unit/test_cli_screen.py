@@ -85,6 +85,17 @@ def test_where_there_is_no_room_the_least_important_columns_are_left_out():
     assert drawn(46, COLUMNS, ROWS)[1].startswith("3fa2c81b  completed  a-very-")
 
 
+def test_a_last_column_that_has_to_be_read_goes_on_below():
+    columns = Columns(("ID", "ABOUT", "TEXT"), spare=("ABOUT",), folded=True)
+    rows = [("3fa2c81b", "9d1e7c55", "nobody has taken it for 30 s; start a worker"), ("9d1e0000", "", "short")]
+    assert drawn(34, columns, rows) == [
+        "ID        TEXT",
+        "3fa2c81b  nobody has taken it for",
+        "          30 s; start a worker",
+        "9d1e0000  short",
+    ]
+
+
 def test_a_column_with_nothing_in_it_is_left_out():
     assert drawn(80, Columns(("A", "B", "C")), [("1", "", "3"), ("1", "", "4")]) == ["A  C", "1  3", "1  4"]
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from baton.relay import Relay
 
 WAITING = Columns(("ID", "WHAT", "SINCE", "FROM → TO", "TASK", "WHY"), spare=("SINCE", "WHY"))
-ALERTS = Columns(("ID", "ABOUT", "SINCE", "RESOLVED BY", "TEXT"), spare=("SINCE", "RESOLVED BY"))
+ALERTS = Columns(("ID", "ABOUT", "SINCE", "RESOLVED BY", "TEXT"), spare=("SINCE", "RESOLVED BY"), folded=True)
 WORKFLOWS = Columns(
     ("WORKFLOW", "CONVERSATION", "STATUS", "SINCE", "HANDOFFS", "FIRST", "TASK"),
     spare=("CONVERSATION", "HANDOFFS", "FIRST"),

@@ -28,6 +28,7 @@ STYLES = {
 
 
 LEAST = 11  # how far a column is cut before another one is left out
+FOLDED = 24  # and how narrow one may be that goes on below
 
 
 class Columns(NamedTuple):
@@ -36,6 +37,7 @@ class Columns(NamedTuple):
     names: tuple[str, ...]
     spare: tuple[str, ...] = ()  # what a narrow terminal can do without, the least important one first
     of: str = ""  # what the table is of, where a verb has several
+    folded: bool = False  # the last column has to be read whole: it goes on below
 
 
 @cache
@@ -93,17 +95,29 @@ def _cut(text: str, room: int) -> str:
     return text + "…"
 
 
-def _fitted(widths: dict[str, int], spare: Iterable[str], room: int) -> dict[str, int]:
+def _fitted(widths: dict[str, int], columns: Columns, room: int) -> dict[str, int]:
     """How wide each column may be; the least important ones are left out until the others can be read."""
     fitted = {title: min(width, room) for title, width in widths.items()}
-    for title in spare:
-        if sum(min(width, LEAST) + 2 for width in fitted.values()) - 2 <= room:
+    least = {columns.names[-1]: FOLDED} if columns.folded else {}
+    for title in columns.spare:
+        if sum(min(width, least.get(one, LEAST)) + 2 for one, width in fitted.items()) - 2 <= room:
             break
         fitted.pop(title, None)
     room -= 2 * len(fitted) - 2
     while sum(fitted.values()) > max(room, len(fitted)):
         fitted[max(fitted, key=fitted.__getitem__)] -= 1
     return fitted
+
+
+def _folded(row: list[str], room: int) -> Iterable[list[str]]:
+    """A row whose last cell goes on below, broken between words."""
+    line = ""
+    for word in row[-1].split(" "):
+        if line and _width(f"{line} {word}") > room:
+            yield [*row[:-1], line]
+            row, line = [""] * len(row), ""
+        line = f"{line} {word}" if line else word
+    yield [*row[:-1], line]
 
 
 class Screen:
@@ -198,7 +212,9 @@ class Screen:
             return
         filled = {title: cell for title, *cell in zip(columns.names, *cells, strict=True) if any(cell)}
         widths = {title: max(map(_width, (title, *cell))) for title, cell in filled.items()}
-        widths = _fitted(widths, columns.spare, self.width)
+        widths = _fitted(widths, columns, self.width)
+        if columns.folded and (last := widths.get(columns.names[-1])):
+            cells = [line for row in cells for line in _folded(row, last)]
         for number, row in enumerate([columns.names, *cells]):
             padded = []
             for title, cell in zip(columns.names, row, strict=True):

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from baton.protocol.handoff import Handoff
     from baton.relay import Relay
 
-DUE = Columns(("HANDOFF", "WHAT", "FROM → TO", "WHY"))
+DUE = Columns(("HANDOFF", "WHAT", "FROM → TO", "WHY"), spare=("FROM → TO",), folded=True)
 BREAKERS = Columns(("SUBJECT", "STATE", "FAILURE", "IN A ROW", "TRIES AGAIN"), spare=("IN A ROW", "FAILURE"))
 
 
