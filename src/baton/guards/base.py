@@ -23,7 +23,7 @@ class Breaker(msgspec.Struct, frozen=True):
     probing: str = ""  # the handoff that is let through to see whether it works again
 
 
-class Facts(msgspec.Struct, frozen=True):
+class Facts(msgspec.Struct, frozen=True, gc=False):
     """What the store knows when it decides, read in the same transaction. Money in millionths."""
 
     now: int

@@ -8,10 +8,8 @@ import unicodedata
 from collections.abc import Iterable
 from typing import Literal
 
-import msgspec
-
 from baton.errors import Malformed
-from baton.protocol.codec import Time
+from baton.protocol.codec import Record, Time
 
 ArtifactType = Literal["file", "code", "document", "test_result", "review_comment"]
 
@@ -21,7 +19,7 @@ _SPECIAL = re.compile(r"[\\%]|^[~/]{2}|^~|^[A-Za-z][A-Za-z0-9+.-]*:")
 _ALIKE = frozenset("․‥…。｡．﹒⁄∕⧸／╱⧵∖﹨＼⟋⟍ǀ∣")
 
 
-class Artifact(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+class Artifact(Record, frozen=True, kw_only=True):
     """A reference to something that the work produced."""
 
     id: str

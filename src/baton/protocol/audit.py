@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from baton.protocol.codec import Time
+from baton.protocol.codec import Record, Time
 from baton.protocol.limits import Risk
 
 INITIATED = "initiated"
@@ -15,7 +15,7 @@ LATE = "late"
 FENCED = "fenced"
 
 
-class Snapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+class Snapshot(Record, frozen=True, kw_only=True):
     """The context at that moment, by digest."""
 
     task_id: str = ""
@@ -24,7 +24,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, fo
     artifact_count: int = 0
 
 
-class AuditRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+class AuditRecord(Record, frozen=True, kw_only=True):
     """One immutable line of the trail; what is not known is absent, not zero."""
 
     # These two stand first, so that a verifier finds them without reading the rest.

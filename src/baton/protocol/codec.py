@@ -31,11 +31,18 @@ MAX_DEPTH = 64
 MAX_INTEGER = 2**53 - 1
 MAX_SECONDS = 10 * 365 * 86_400
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
 DEEP = f"nested deeper than {MAX_DEPTH} levels; flatten it or send it as an artifact"
 ZONE = "no time zone; write UTC, for example 2026-01-31T12:00:00Z"
 
 _encoder = msgspec.json.Encoder(order="sorted")
 canonical_record = _encoder.encode
+
+
+class Record(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, gc=False):
+    """What is exchanged: written without what has its default, and read strictly."""
+
+    # Values hold one another in one direction only, so that a store may keep many of them unseen by the collector.
 
 
 class _Fault(Exception):
@@ -235,14 +242,14 @@ def _duration(word: str, field: str) -> float:
 
 def to_time(microseconds: int) -> datetime:
     """Microseconds since 1970 as a UTC datetime."""
-    return EPOCH + timedelta(microseconds=microseconds)
+    return EPOCH + microseconds * _MICROSECOND
 
 
 def to_microseconds(moment: datetime) -> int:
     """A datetime as microseconds since 1970; one without a zone is refused."""
     if moment.tzinfo is None:
         raise Malformed(f"{moment.isoformat()}: {ZONE}")
-    return (moment - EPOCH) // timedelta(microseconds=1)
+    return (moment - EPOCH) // _MICROSECOND
 
 
 def iso(microseconds: int) -> str:

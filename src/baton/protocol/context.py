@@ -14,7 +14,7 @@ import msgspec
 
 from baton.errors import Malformed, TooLarge
 from baton.protocol.artifacts import Artifact
-from baton.protocol.codec import bounded, canonical, canonical_record, digest, faithful, name
+from baton.protocol.codec import Record, bounded, canonical, canonical_record, digest, faithful, name
 
 Role = Literal["system", "user", "assistant", "tool"]
 Mode = Literal["full", "summary", "relevant_only"]
@@ -29,7 +29,7 @@ MAX_STATE_KEYS = 1000
 RESERVED = ("context", "artifacts", "workflow_state", "metrics")
 
 
-class ToolCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+class ToolCall(Record, frozen=True, kw_only=True):
     """A model's request to run a tool."""
 
     id: str
@@ -37,7 +37,7 @@ class ToolCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, fo
     arguments: str = "{}"
 
 
-class Message(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+class Message(Record, frozen=True):
     """One message, free of any provider's own ids."""
 
     role: Role
@@ -48,7 +48,7 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fi
     reasoning: str = ""
 
 
-class Include(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+class Include(Record, frozen=True, kw_only=True):
     """Which kinds of messages cross."""
 
     system_messages: bool = False
@@ -57,7 +57,7 @@ class Include(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, for
     agent_reasoning: bool = False
 
 
-class Transfer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+class Transfer(Record, frozen=True, kw_only=True):
     """How much of the conversation the receiver sees."""
 
     transfer_mode: Mode = "relevant_only"
@@ -76,7 +76,7 @@ DEFAULT_TRANSFER: dict[str, Transfer] = {
 }
 
 
-class Context(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+class Context(Record, frozen=True, kw_only=True):
     """The payload of a handoff. `*_ref` point to stored content; the plain fields carry it on the wire."""
 
     # The record is frozen, its dicts are not: the stored bytes count, and a later change does not reach them.
@@ -95,7 +95,7 @@ class Context(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, for
     state_ref: str = ""
 
 
-class Blob(msgspec.Struct, frozen=True):
+class Blob(msgspec.Struct, frozen=True, gc=False):
     """Content and its digest."""
 
     digest: str

@@ -25,7 +25,7 @@ PRIORITIES: tuple[Priority, ...] = ("critical", "high", "normal", "low")
 _PRIORITY_WORDS: dict[str, Priority] = {"urgent": "critical", "P0": "critical", "P1": "high", "P2": "normal"}
 
 
-class Requirement(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+class Requirement(codec.Record, frozen=True, kw_only=True):
     """A capability that the work needs."""
 
     capability_id: str
@@ -35,7 +35,7 @@ class Requirement(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
         codec.bounded(self.min_proficiency, "min_proficiency", 0, 1)
 
 
-class Validation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+class Validation(codec.Record, frozen=True, kw_only=True):
     """What the receiver has to bring."""
 
     required_capabilities: tuple[Requirement, ...] = ()
@@ -43,7 +43,7 @@ class Validation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
     required_strictly: bool = False
 
 
-class ReturnProtocol(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+class ReturnProtocol(codec.Record, frozen=True, kw_only=True):
     """Whether and when an answer is expected, and what happens without one. Seconds."""
 
     expected: bool = False  # whether somebody waits for it
@@ -52,14 +52,14 @@ class ReturnProtocol(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     on_failure: OnTimeout = "fail"  # or retry after a pause, or escalate to a person
 
 
-class Rationale(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+class Rationale(codec.Record, frozen=True, kw_only=True):
     """Why, and at what risk."""
 
     decision_rationale: str = ""
     risk_level: Risk = "low"
 
 
-class Handoff(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+class Handoff(codec.Record, frozen=True, kw_only=True):
     """One passing of work between two agents. Frozen: a later state is another value."""
 
     id: str = ""

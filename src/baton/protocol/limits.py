@@ -11,7 +11,7 @@ from typing import Any, Literal
 import msgspec
 
 from baton.errors import Malformed
-from baton.protocol.codec import MAX_SECONDS, bounded, convert, names, near
+from baton.protocol.codec import MAX_SECONDS, Record, bounded, convert, names, near
 
 Risk = Literal["low", "medium", "high"]
 RISKS: tuple[Risk, ...] = ("low", "medium", "high")
@@ -19,7 +19,7 @@ MILLION = 1_000_000
 MAX_COST = 10**12  # so that sums of millionths stay within 64 bits
 
 
-class Budget(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+class Budget(Record, frozen=True, kw_only=True):
     """What a handoff or workflow may spend; None is no limit."""
 
     max_tokens: int | None = None  # of language models
@@ -31,7 +31,7 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forb
         bounded(self.max_cost, "budget.max_cost", 0, MAX_COST)
 
 
-class Autonomy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+class Autonomy(Record, frozen=True, kw_only=True):
     """How far an agent may go by itself; None is no limit of its own."""
 
     max_risk: Risk = "high"  # riskier work goes to somebody else, in the end to a person
@@ -48,7 +48,7 @@ class Autonomy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, fo
 _COUNTS = ("max_handoffs", "max_agents", "max_depth", "max_tokens", "max_reroutes", "max_same_visits")
 
 
-class Limits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+class Limits(Record, frozen=True, kw_only=True):
     """The limits of one workflow. An explicit limit replaces the default; None is unlimited."""
 
     max_handoffs: int | None = 5  # between agents, delegations included; the request that begins it does not count

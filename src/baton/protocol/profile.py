@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-import msgspec
-
 from baton.protocol import codec
 from baton.protocol.limits import Autonomy
 
 
-class Profile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+class Profile(codec.Record, frozen=True, kw_only=True):
     """An agent as the others see it."""
 
     agent_id: str

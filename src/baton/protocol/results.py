@@ -16,21 +16,21 @@ from baton.protocol.limits import MAX_COST
 Status = Literal["success", "partial", "failed", "timeout"]
 
 
-class Result(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+class Result(codec.Record, frozen=True, kw_only=True):
     """The body of a return."""
 
     content_type: Literal["text", "json", "artifact_ref"] = "text"
     body: Any = None
 
 
-class Updates(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+class Updates(codec.Record, frozen=True, kw_only=True):
     """What the work changed in the shared context."""
 
     variables_changed: dict[str, Any] = {}
     artifacts_produced: tuple[Artifact, ...] = ()
 
 
-class Account(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+class Account(codec.Record, frozen=True, kw_only=True):
     """What the work took."""
 
     completion_time: codec.Time | None = None
@@ -43,7 +43,7 @@ class Account(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, for
         codec.bounded(self.cost, "audit.cost", 0, MAX_COST)
 
 
-class Return(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+class Return(codec.Record, frozen=True, kw_only=True):
     """The answer to a handoff."""
 
     handoff_id: str = ""  # written by the supervisor, as are the two names
@@ -83,7 +83,7 @@ class Send(msgspec.Struct, frozen=True):
     update: dict[str, Any] = {}
 
 
-class Command(msgspec.Struct, frozen=True, kw_only=True):
+class Command(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Move control to another agent, with an update of the shared state.
 
     Without `goto`, `needs` names the capabilities that the next one must have, and the routing map chooses.
@@ -125,7 +125,7 @@ class Defer(msgspec.Struct, frozen=True):
         codec.bounded(self.seconds, "defer.seconds", 0, codec.MAX_SECONDS)
 
 
-class Acceptance(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+class Acceptance(codec.Record, frozen=True, kw_only=True):
     """What a receiver says to an offer, as it stands on the wire."""
 
     status: Literal["accepted", "rejected", "deferred"]

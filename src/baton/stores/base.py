@@ -24,7 +24,7 @@ from baton.protocol.results import Return
 Decide = Callable[[Handoff, Facts, Limits], Verdict]
 
 
-class Workflow(msgspec.Struct, frozen=True, kw_only=True):
+class Workflow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One run from a request to its answer: its limits and what it used so far. Money in millionths."""
 
     id: str
@@ -40,7 +40,7 @@ class Workflow(msgspec.Struct, frozen=True, kw_only=True):
     created_at: int = 0
 
 
-class Claim(msgspec.Struct, frozen=True, kw_only=True):
+class Claim(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Who takes work, which, and for how long at first."""
 
     holder: str
@@ -50,7 +50,7 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     estimate: int | None = None  # when the work will probably be done
 
 
-class Offer(msgspec.Struct, frozen=True, kw_only=True):
+class Offer(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A handoff to be made, with the content that it refers to."""
 
     handoff: Handoff
@@ -61,7 +61,7 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True):
     take: Claim | None = None  # who takes it at once if the guards of a claim agree
 
 
-class Grant(msgspec.Struct, frozen=True, kw_only=True):
+class Grant(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A claim that was won, or why it was not: `handoff` is None where there is nothing to take."""
 
     handoff: Handoff | None = None
@@ -69,7 +69,7 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True):
     won: bool = False
 
 
-class Step(msgspec.Struct, frozen=True, kw_only=True):
+class Step(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One event of one handoff. With `epoch` it counts only while that claim is the current one."""
 
     id: str
@@ -107,7 +107,7 @@ class LockAnswer(msgspec.Struct, frozen=True):
     circle: tuple[str, ...] = ()
 
 
-class Moved(msgspec.Struct, frozen=True):
+class Moved(msgspec.Struct, frozen=True, gc=False):
     """After a step: the handoff, and the next one of its line if there is one.
 
     Where `verdict` refuses the next one, the step itself was not taken and the claim goes on.

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
+
+import msgspec
 
 if TYPE_CHECKING:
     from baton.guards.base import Breaker
@@ -11,7 +13,7 @@ if TYPE_CHECKING:
     from baton.stores.rows import Row
 
 
-class Made(NamedTuple):
+class Made(msgspec.Struct, frozen=True, gc=False):
     """A handoff to be inserted."""
 
     row: Row
@@ -20,7 +22,7 @@ class Made(NamedTuple):
     created_at: int
 
 
-class Audited(NamedTuple):
+class Audited(msgspec.Struct, frozen=True, gc=False):
     """An audit row to be inserted."""
 
     handoff_id: str
@@ -56,6 +58,7 @@ class Change:
         "freed",
         "made",
         "moved",
+        "new",
         "said",
         "settled",
         "sums",
@@ -69,6 +72,7 @@ class Change:
         self.moved: list[Row] = []
         self.audit: list[Audited] = []
         self.freed: list[str] = []  # handoffs whose locks end with their claim
+        self.new: list[bytes] = []  # the handoffs and returns in it
         self.said: list[str] = []  # in the audit records, beside what their handoffs say
         self.sums: Sums | None = None
         self.breakers: list[Breaker] = []  # one without failures is forgotten
@@ -78,7 +82,4 @@ class Change:
 
     def text(self) -> bytes:
         """All that is new in it, to look through for secrets: what a record says beyond it, its handoff said before."""
-        new = [made.spec for made in self.made]
-        new += [row.result for row in (*self.moved, *(made.row for made in self.made)) if row.result]
-        new.append("\n".join(self.said).encode())
-        return b"\n".join(new)
+        return b"\n".join((*self.new, "\n".join(self.said).encode()))

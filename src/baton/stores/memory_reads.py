@@ -267,7 +267,12 @@ class MemoryReads:
     def labelled(self, limit: int, after: int = 0) -> list[tuple[int, int, bytes, tuple[bytes, ...]]]:
         """Audit rows in order: their place, public number (0: none), record and what they are found by."""
         return [
-            (place, self._numbers.get(place, 0), one.record, tuple(key.encode() for key in one[1:4]))
+            (
+                place,
+                self._numbers.get(place, 0),
+                one.record,
+                (one.task_id.encode(), one.from_agent.encode(), one.to_agent.encode()),
+            )
             for place, one in enumerate(self._trail[after : after + limit], after + 1)
         ]
 

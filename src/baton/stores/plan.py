@@ -15,13 +15,14 @@ from baton.guards import breaker
 from baton.guards.base import ALLOW
 from baton.lifecycle import AUDIT_NAME, ENDED, Event, State, after, legal
 from baton.protocol.audit import FENCED, INITIATED, LATE
-from baton.protocol.codec import canonical_record, digest, iso, to_microseconds, to_time
+from baton.protocol.codec import canonical_record, digest, iso, to_time
 from baton.protocol.context import Blob
 from baton.protocol.handoff import HUMAN, SUPERVISOR, Handoff
 from baton.protocol.limits import micro
 from baton.protocol.results import failed
 from baton.stores.base import Claim, Grant, Moved, Offer, Step
 from baton.stores.change import Audited, Change, Made, Sums
+from baton.stores.due import first_due, moment, timeout_at
 from baton.stores.rows import Note, Row, record, replace, stored, written
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
     from baton.guards.base import Breaker, Facts, Verdict
     from baton.protocol.limits import Limits
+    from baton.protocol.results import Return
     from baton.stores.base import Decide, Workflow
     from baton.stores.rows import Clean
 
@@ -91,6 +93,7 @@ class Plan(Change):
         state = _AFTER_OFFER.get(verdict.kind, State.REJECTED)
         warnings = (*handoff.warnings, *verdict.warnings) if verdict.warnings else handoff.warnings
         handoff, spec = stored(replace(handoff, state=state, timestamp=self.moment, warnings=warnings), self.clean)
+        self.new.append(spec)
         self.blobs += offer.blobs
         gaps = {"warnings": list(warnings)} if warnings else {}
         head = self._record(handoff, INITIATED, Note(reason=handoff.reason, by=handoff.from_agent, detail=gaps), "")
@@ -115,7 +118,7 @@ class Plan(Change):
         """A new handoff that nobody claims at once: when to look at it again, or why it has ended."""
         handoff, state = row.handoff, row.handoff.state
         if state is State.REFUSED:
-            result = self.clean(canonical_record(failed(f"{verdict.error}: {verdict.reason}", retryable=False)))
+            result = self._written(failed(f"{verdict.error}: {verdict.reason}", retryable=False))
             if handoff.line_id == handoff.id:
                 handoff = replace(handoff, answer_id=handoff.id)
             return replace(row, handoff=handoff, result=result)
@@ -123,8 +126,8 @@ class Plan(Change):
         if state is State.OFFERED and handoff.to_agent == HUMAN:
             wait = None
             self._alert(handoff.id, f"{handoff.from_agent} asks: {handoff.task:.200}")
-        due = self.now if state is State.REJECTED else _first_due(handoff, wait, self.now)
-        return replace(row, handoff=replace(handoff, due_at=_moment(due)), due_at=due)
+        due = self.now if state is State.REJECTED else first_due(handoff, wait, self.now)
+        return replace(row, handoff=replace(handoff, due_at=moment(due)), due_at=due)
 
     def claim(self, claim: Claim, decide: Decide) -> Grant:
         """One offered handoff for one holder, or why not."""
@@ -150,7 +153,7 @@ class Plan(Change):
     def _accept(self, claim: Claim, row: Row, facts: Facts, verdict: Verdict) -> Row:
         """The handoff as its new owner gets it, with what it reserves and its audit record."""
         handoff = row.handoff
-        lease_until, ends = self.now + claim.lease, _timeout_at(handoff, facts)
+        lease_until, ends = self.now + claim.lease, timeout_at(handoff, facts)
         due = lease_until if ends is None else min(lease_until, ends)
         taken = replace(
             handoff,
@@ -235,7 +238,7 @@ class Plan(Change):
             reroutes=handoff.reroutes + (event is Event.REROUTE),
             approved_by=step.by if event is Event.APPROVE else "" if step.to_agent else handoff.approved_by,
             holder=handoff.holder if state is State.CLAIMED else "",
-            due_at=_moment(due_at),
+            due_at=moment(due_at),
             answer_id=handoff.id if ends_line and handoff.line_id == handoff.id else handoff.answer_id,
         )
         head = self._record(moved, step.cause, Note(reason=step.reason), row.head) if step.cause else row.head
@@ -256,7 +259,7 @@ class Plan(Change):
                 row.cost_reserved if held else 0,
                 row.tokens_spent + tokens,
                 row.cost_spent + cost,
-                self.clean(canonical_record(step.result)) if step.result else None,
+                self._written(step.result) if step.result else None,
             )
         )
         if row.locks and handoff.state is State.CLAIMED and not held:
@@ -330,6 +333,11 @@ class Plan(Change):
             or _over(micro(flow.limits.max_cost), flow.cost_spent + flow.cost_reserved + over, over)
         )
 
+    def _written(self, result: Return) -> bytes:
+        data = self.clean(canonical_record(result))
+        self.new.append(data)
+        return data
+
     def _alert(self, subject: str, text: str) -> None:
         self.said.append(text)
         self.alerts.append((subject, self.clean(text.encode(errors="surrogatepass")).decode(errors="surrogatepass")))
@@ -350,30 +358,6 @@ class Plan(Change):
         task = handoff.context.task_id
         self.audit.append(Audited(handoff.id, task, handoff.from_agent, handoff.to_agent, opens, data, sealed))
         return sealed.hex()
-
-
-def _moment(at: int | None) -> Any:
-    return None if at is None else to_time(at)
-
-
-def _first_due(handoff: Handoff, wait: float | None, now: int) -> int | None:
-    """When to look at a new handoff again: after so many seconds, at its deadline, or never."""
-    ends = [] if wait is None else [now + int(wait * 1e6)]
-    if handoff.deadline is not None:
-        ends.append(to_microseconds(handoff.deadline))
-    return min(ends, default=None)
-
-
-def _timeout_at(handoff: Handoff, facts: Facts) -> int | None:
-    """When the time of a claim that is made now is over."""
-    ends = []
-    if handoff.return_protocol.timeout is not None:
-        ends.append(facts.now + int(handoff.return_protocol.timeout * 1e6))
-    if facts.target is not None and facts.target.max_execution_time is not None:
-        ends.append(facts.now + int(facts.target.max_execution_time * 1e6))
-    if handoff.deadline is not None:
-        ends.append(to_microseconds(handoff.deadline))
-    return min(ends, default=None)
 
 
 def _repeated(row: Row, step: Step) -> bool:

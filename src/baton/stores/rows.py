@@ -71,7 +71,7 @@ def read_handoff(row: Any) -> Handoff:
     return stands(read_spec(row[0]), row[1:10])
 
 
-class Row(msgspec.Struct, frozen=True):
+class Row(msgspec.Struct, frozen=True, gc=False):
     """A handoff as it stands in a store, with what only the store keeps of it. Times in microseconds."""
 
     handoff: Handoff
@@ -126,7 +126,7 @@ def wanted(where: dict[str, Any], known: frozenset[str]) -> dict[str, set[str]]:
     return {name: {str(item) for item in values} for name, values in given.items()}
 
 
-class Note(msgspec.Struct, frozen=True, kw_only=True):
+class Note(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What a record says beside the handoff itself; a Step has the same fields."""
 
     reason: str = ""

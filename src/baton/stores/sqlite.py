@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import astuple
+
 from baton.errors import NotFound
 from baton.guards.base import Breaker, Facts
 from baton.protocol.codec import canonical_record
@@ -155,7 +157,7 @@ class SqliteStore(Reads, Steps):
             execute(SQL["answer_line"], (handoff_id, line_id))
         for first in range(0, len(change.audit), 4):
             rows = change.audit[first : first + 4]
-            execute(_AUDIT[len(rows) - 1], [value for row in rows for value in row])
+            execute(_AUDIT[len(rows) - 1], [value for row in rows for value in astuple(row)])
         self._put_breakers(change.breakers)
         for owner in change.freed:
             execute(SQL["free_locks"], (owner,))

@@ -1,0 +1,38 @@
+"""When a handoff has to be looked at again. Times in microseconds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from baton.protocol.codec import to_microseconds, to_time
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from baton.guards.base import Facts
+    from baton.protocol.handoff import Handoff
+
+
+def moment(at: int | None) -> datetime | None:
+    """The same as a datetime."""
+    return None if at is None else to_time(at)
+
+
+def first_due(handoff: Handoff, wait: float | None, now: int) -> int | None:
+    """When to look at a new handoff again: after so many seconds, at its deadline, or never."""
+    ends = [] if wait is None else [now + int(wait * 1e6)]
+    if handoff.deadline is not None:
+        ends.append(to_microseconds(handoff.deadline))
+    return min(ends, default=None)
+
+
+def timeout_at(handoff: Handoff, facts: Facts) -> int | None:
+    """When the time of a claim that is made now is over."""
+    ends = []
+    if handoff.return_protocol.timeout is not None:
+        ends.append(facts.now + int(handoff.return_protocol.timeout * 1e6))
+    if facts.target is not None and facts.target.max_execution_time is not None:
+        ends.append(facts.now + int(facts.target.max_execution_time * 1e6))
+    if handoff.deadline is not None:
+        ends.append(to_microseconds(handoff.deadline))
+    return min(ends, default=None)
