@@ -25,6 +25,7 @@ of = packages_distributions()
 found = {name for module in list(sys.modules) for name in of.get(module.partition(".")[0], ())}
 print(*sorted(found - {"agent-baton"}))
 """
+FLOORS = {"python -c pass": "pass", "Python's own part": "import argparse, asyncio, inspect, json"}
 IMPORTS = {
     "import baton": "import baton",
     "from baton import Relay": "from baton import Relay",
@@ -62,7 +63,7 @@ def measure(rounds):
             relay.store.register(Profile(agent_id="billing"))
             relay.hand_off(Handoff(from_agent="user", to_agent="billing", task="work"))
         programs = {name: text.format(url=url) for name, text in IMPORTS.items()}
-        cases = {"python -c pass": [sys.executable, "-c", "pass"]}
+        cases = {name: [sys.executable, "-c", text] for name, text in FLOORS.items()}
         cases |= {name: [sys.executable, "-c", text] for name, text in programs.items()}
         cases |= {"baton --help": [BATON, "--help"], "baton history": [BATON, "history", "--store", url]}
         taken = {name: [] for name in cases}
@@ -70,7 +71,7 @@ def measure(rounds):
             for name, argv in cases.items():
                 taken[name].append(first_output(argv))
         best = {name: tuple(map(min, zip(*pairs, strict=True))) for name, pairs in taken.items()}
-        floor, floor_cpu = best.pop("python -c pass")
+        (floor, floor_cpu), (_, library_cpu) = (best.pop(name) for name in FLOORS)
         return [
             {
                 "what": name,
@@ -80,6 +81,7 @@ def measure(rounds):
                 "floor_cpu_ms": floor_cpu,
                 "ratio": first / floor,
                 "cpu_ratio": cpu / floor_cpu,
+                "cpu_to_library": cpu / library_cpu,
                 "distributions": loaded(programs[name]) if name in programs else None,
                 "reach": REACH,
             }
