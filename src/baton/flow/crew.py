@@ -145,7 +145,7 @@ class Crew:
     async def commit(self, operation: Callable[[], T], unwanted: Callable[[T], None]) -> T:
         """Write; a caller that is cancelled, at whatever moment, leaves what came of it to `unwanted`, once."""
         if not self.write.shared:
-            return await self.write(operation)  # without a pause in which it could be cancelled
+            return self.write.alone(operation)  # without a pause in which it could be cancelled
         came: list[T] = []
 
         def keep() -> T:

@@ -175,9 +175,9 @@ class LiveTurn:
         return answer.output
 
 
-async def execute(crew: Crew, handoff: Handoff, alone: str = "") -> Any:
-    """Run the agent; an exception of its body is a failed return, a lost claim is Fenced."""
-    running = Running(handoff.epoch, asyncio.current_task())
+async def execute(crew: Crew, handoff: Handoff, task: asyncio.Task[Any] | None, alone: str = "") -> Any:
+    """Run the agent in this task; an exception of its body is a failed return, a lost claim is Fenced."""
+    running = Running(handoff.epoch, task)
     crew.running[handoff.id] = running
     turn = LiveTurn(crew, handoff, running, alone)
     try:

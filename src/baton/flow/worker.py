@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -154,14 +154,14 @@ async def _next(crew: Crew, names: tuple[str, ...]) -> Grant:
 async def work(crew: Crew, taken: Handoff, alone: str = "") -> Handoff | None:
     """Execute a claimed handoff and commit what came of it."""
     alone = alone or ("" if crew.settings.handoffs else "handoffs are off")
-    time = asyncio.get_running_loop().time
+    time, task = asyncio.get_running_loop().time, asyncio.current_task()
     since = 0.0
     while True:
         try:
             if time() - since > SLICE:  # other lines and timers get their turn between two hops
                 await asyncio.sleep(0)
                 since = time()
-            moved = await _hop(crew, taken, alone)
+            moved = await _hop(crew, taken, task, alone)
         except Fenced:
             crew.tell("late", taken)
             return None
@@ -181,9 +181,9 @@ async def work(crew: Crew, taken: Handoff, alone: str = "") -> Handoff | None:
         return None
 
 
-async def _hop(crew: Crew, taken: Handoff, alone: str) -> Moved:
+async def _hop(crew: Crew, taken: Handoff, task: asyncio.Task[Any] | None, alone: str) -> Moved:
     """One attempt, and the step that follows from it."""
-    value = await execute.execute(crew, taken, alone)
+    value = await execute.execute(crew, taken, task, alone)
     if isinstance(value, Command) and alone:
         error = f"HandoffsDisabled: {taken.to_agent} works alone ({alone}); answer without a Command"
         value = failed(error, retryable=False)

@@ -6,6 +6,7 @@ import fcntl
 import os
 import threading
 from contextlib import suppress
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -28,6 +29,22 @@ NETWORK = (
     "9p", "afs", "ceph", "cifs", "fuse.sshfs", "glusterfs", "lustre", "ncpfs", "nfs", "nfs4", "smb3", "smbfs",
     "vboxsf", "virtiofs",
 )  # fmt: skip
+
+
+class _Forks:
+    """How many forks lie between this process and the one that was asked first; asking the system costs more."""
+
+    def __init__(self) -> None:
+        self.seen = 0
+        os.register_at_fork(after_in_child=self._count)
+
+    def _count(self) -> None:
+        self.seen += 1
+
+
+@cache
+def _forks() -> _Forks:
+    return _Forks()
 
 
 def file_system(path: Path, mounts: str | None = None) -> str:
@@ -69,7 +86,8 @@ class Database:
         self._lock = threading.RLock()
         self._gate = -1
         self._depth = 0
-        self._pid = os.getpid()
+        self._forks = _forks()
+        self._born = self._forks.seen
         if self.on_disk:
             self._prepare_file(Path(path))
         flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
@@ -158,7 +176,7 @@ class Database:
 
     def _refuse_fork(self) -> None:
         """Before the lock: another thread of the parent may have held it, and nobody here gives it back."""
-        if self._pid != os.getpid():
+        if self._born != self._forks.seen:
             raise StoreError(f"{self.path}: opened before a fork; open the store again in the child process")
 
     def _failed(self, error: apsw.Error) -> StoreError:

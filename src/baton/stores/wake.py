@@ -134,15 +134,19 @@ class Writer:
         """Whether others of this event loop commit at the same time, so that waiting for them pays."""
         return self._store.on_disk and self._lane().callers > 1
 
+    def alone(self, operation: Callable[[], T]) -> T:
+        """Run one mutator of the store at once and tell those who wait."""
+        result = operation()
+        self._hub.notify()
+        return result
+
     async def __call__(self, operation: Callable[[], T], unwanted: Callable[[T], None] | None = None) -> T:
         """Run one mutator of the store and tell those who wait.
 
         A caller that is cancelled meanwhile cannot take the commit back: `unwanted` gets what came of it.
         """
         if not self.shared:
-            result = operation()
-            self._hub.notify()
-            return result
+            return self.alone(operation)
         lane = self._lane()
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         lane.queue.append(_Wish(operation, future, unwanted))
