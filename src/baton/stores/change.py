@@ -46,39 +46,22 @@ class Sums:
         self.tokens_reserved = self.cost_reserved = self.tokens_spent = self.cost_spent = 0
 
 
-class Change:
+class Change(msgspec.Struct, kw_only=True, gc=False):
     """Everything that a transaction writes."""
 
-    __slots__ = (
-        "alerts",
-        "answered",
-        "audit",
-        "blobs",
-        "breakers",
-        "freed",
-        "made",
-        "moved",
-        "new",
-        "said",
-        "settled",
-        "sums",
-        "workflow",
-    )
-
-    def __init__(self) -> None:
-        self.blobs: list[Blob] = []
-        self.workflow: Workflow | None = None
-        self.made: list[Made] = []
-        self.moved: list[Row] = []
-        self.audit: list[Audited] = []
-        self.freed: list[str] = []  # handoffs whose locks end with their claim
-        self.new: list[bytes] = []  # the handoffs and returns in it
-        self.said: list[str] = []  # in the audit records, beside what their handoffs say
-        self.sums: Sums | None = None
-        self.breakers: list[Breaker] = []  # one without failures is forgotten
-        self.settled: list[tuple[str, str]] = []  # whose alerts are over, and by whom
-        self.alerts: list[tuple[str, str]] = []  # subject and text, raised after that
-        self.answered: tuple[str, str] | None = None  # the head of a line, and the handoff that answered it
+    blobs: list[Blob] = []
+    workflow: Workflow | None = None
+    made: list[Made] = []
+    moved: list[Row] = []
+    audit: list[Audited] = []
+    freed: list[str] = []  # handoffs whose locks end with their claim
+    new: list[bytes] = []  # the handoffs and returns in it
+    said: list[str] = []  # in the audit records, beside what their handoffs say
+    sums: Sums | None = None
+    breakers: list[Breaker] = []  # one without failures is forgotten
+    settled: list[tuple[str, str]] = []  # whose alerts are over, and by whom
+    alerts: list[tuple[str, str]] = []  # subject and text, raised after that
+    answered: tuple[str, str] | None = None  # the head of a line, and the handoff that answered it
 
     def text(self) -> bytes:
         """All that is new in it, to look through for secrets: what a record says beyond it, its handoff said before."""

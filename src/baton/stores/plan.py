@@ -15,7 +15,7 @@ from baton.guards import breaker
 from baton.guards.base import ALLOW
 from baton.lifecycle import AUDIT_NAME, ENDED, Event, State, after, legal
 from baton.protocol.audit import FENCED, INITIATED, LATE
-from baton.protocol.codec import canonical_record, digest, iso, to_time
+from baton.protocol.codec import EPOCH, canonical_record, digest, iso, to_time
 from baton.protocol.context import Blob
 from baton.protocol.handoff import HUMAN, SUPERVISOR, Handoff
 from baton.protocol.limits import micro
@@ -27,6 +27,7 @@ from baton.stores.rows import Note, Row, record, replace, stored, written
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from datetime import datetime
 
     from baton.guards.base import Breaker, Facts, Verdict
     from baton.protocol.limits import Limits
@@ -55,18 +56,18 @@ class Reader(Protocol):
     def workflow(self, workflow_id: str) -> Workflow | None: ...
 
 
-class Plan(Change):
+class Plan(Change, gc=False):
     """One operation: its answer, and what it wants written."""
 
-    __slots__ = ("clean", "late", "moment", "now", "rows")
+    rows: Reader
+    clean: Clean = bytes  # which leaves them as they are
+    now: int = 0
+    moment: datetime = EPOCH
+    late: Fenced | None = None  # raised once the late return is written down
 
-    def __init__(self, rows: Reader, clean: Clean = bytes) -> None:
-        super().__init__()
-        self.clean = clean  # `bytes` leaves them as they are
-        self.rows = rows
-        self.now = rows.now()
+    def __post_init__(self) -> None:
+        self.now = self.rows.now()
         self.moment = to_time(self.now)
-        self.late: Fenced | None = None  # raised once the late return is written down
 
     def offer(self, offer: Offer, decide: Decide, accept: Decide | None = None) -> tuple[Handoff, Verdict]:
         """A new handoff, as the guards let it begin."""
