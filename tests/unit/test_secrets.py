@@ -26,6 +26,7 @@ import typing
 import urllib.request
 import uuid
 from collections.abc import Callable
+from pathlib import Path
 from pydoc_data import topics
 from typing import Any
 
@@ -33,6 +34,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from baton.protocol import secrets
 from baton.protocol.secrets import KINDS, known, redact, redact_bytes, redact_value
 
 # Planted secrets are put together at run time: no scanner may find one in this file.
@@ -49,6 +51,16 @@ def pem(rng: random.Random, label: str = "") -> str:
     rule = "-" * 5
     lines = "\n".join(pick(rng, B64, 64) for _ in range(6))
     return f"{rule}BEGIN {label}PRIVATE KEY{rule}\n{lines}\n{rule}END {label}PRIVATE KEY{rule}"
+
+
+def encrypted_pem(rng: random.Random) -> str:
+    head = f"Proc-Type: 4,ENCRYPTED\nDEK-Info: AES-128-CBC,{pick(rng, '0123456789ABCDEF', 32)}\n\n"
+    return pem(rng, "RSA ").replace("\n", f"\n{head}", 1)
+
+
+def pgp(rng: random.Random) -> str:
+    block = pem(rng, "PGP ").replace("KEY-", "KEY BLOCK-")
+    return block.replace("\n", "\nVersion: GnuPG v2.0-beta\n\n", 1)
 
 
 def jwt(rng: random.Random) -> str:
@@ -104,6 +116,8 @@ MAKERS: dict[str, Make] = {
     "telegram": lambda r: joined(pick(r, "123456789", 10), ":A", "A", pick(r, B64U, 33)),
     "discord": lambda r: joined("M", pick(r, B62, 25), ".", pick(r, B62, 6), ".", pick(r, B64U, 38)),
     "jwt": jwt,
+    "pem-encrypted": encrypted_pem,
+    "pgp": pgp,
     "pem": lambda r: pem(r, r.choice(["", "RSA ", "EC ", "OPENSSH ", "ENCRYPTED "])),
     "age": lambda r: joined("AGE-SEC", "RET-KEY-1", pick(r, "QPZRY9X8GF2TVDW0S3JN54KHCE6MUA7L", 58)),
     "bearer": lambda r: (joined("Authorization: Bea", "rer ", s := pick(r, HEX + "ghij", 40)), s),
@@ -301,6 +315,15 @@ def test_pem_in_a_document() -> None:
     rng = random.Random(5)
     data = json.dumps({"log": "a\n" + pem(rng) + "\nb", "q": '"\\'}).encode()
     assert json.loads(redact_bytes(data)) == {"log": "a\n[redacted:private-key]\nb", "q": '"\\'}
+
+
+def test_no_group_is_repeated_possessively() -> None:
+    """Python before 3.11.5 then misses what it should find; a single character may be."""
+    group = re.compile(r"(?<!\\)\)(?:[*+?]|\{[0-9,]*\})\+")
+    assert all(group.search(one) for one in (r"(?:a|b){2,3}+", r"(ab)*+"))
+    assert not group.search(r"\)*+(a)+")
+    source = Path(secrets.__file__).read_text(encoding="utf-8")
+    assert not group.search(source.replace("{{", "{").replace("}}", "}"))
 
 
 def test_bytes_that_are_no_document_are_masked_as_text() -> None:

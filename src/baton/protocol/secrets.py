@@ -119,8 +119,10 @@ _SEP = r"""\\?["']?\s{0,4}(?:=>|:=|[=:])\s{0,4}\\?["']?"""
 _USERINFO = r"""://[^\s:/?#@"'<>\\\[\]]{0,128}:)([^\s/?#@"'<>\\]{1,256})(?=@)"""
 _DATABASES = r"postgres(?:ql)?|mysql|mariadb|mongodb|rediss?|amqps?|mssql|clickhouse|cockroachdb|oracle"
 _PEM_BEGIN = r"-----BEGIN [A-Z0-9 ]{0,30}PRIVATE KEY(?: BLOCK)?-----"
-_PEM_END = r"(?:[^-]|-(?!----)){0,20000}+-----END [A-Z0-9 ]{0,30}PRIVATE KEY(?: BLOCK)?-----"
-_PEM_CUT = r"(?:\s|\\[rn])*+[A-Za-z0-9+/=]{24,}+(?:(?:\s|\\[rn])++[A-Za-z0-9+/=]{16,}+)*+"
+# Only single characters are repeated possessively here: groups are got wrong by Python before 3.11.5.
+_PEM_LINES = r"[^-]{0,100}(?:-(?!----)[^-]{0,100}){0,8}[A-Za-z0-9+/=]{24}"
+_PEM_END = r"[^-]{0,20000}+(?:-(?!----)[^-]{0,20000}+){0,200}-----END [A-Z0-9 ]{0,30}PRIVATE KEY(?: BLOCK)?-----"
+_PEM_CUT = r"(?:\s|\\[rn])*[A-Za-z0-9+/=]{24,}+(?:(?:\s|\\[rn])+[A-Za-z0-9+/=]{16,}+)*"
 _VALUE = r"""([^\s"'`,;<>(){}\[\]\\&|]{8,256}+)"""
 # Each word is entered at a rare letter, and what stands before it is looked up behind: the search skips fast.
 _BEFORE_KEY = "|".join(
@@ -140,7 +142,7 @@ _SPEC: tuple[tuple[str, tuple[str, ...], str, Test | None], ...] = (
     (
         "private-key",
         ("PRIVATE KEY",),
-        rf"{_PEM_BEGIN}(?:(?=[^-]{{0,100}}[A-Za-z0-9+/=]{{24}}){_PEM_END}|{_PEM_CUT})",
+        rf"{_PEM_BEGIN}(?:(?={_PEM_LINES}){_PEM_END}|{_PEM_CUT})",
         None,
     ),
     ("age-key", ("AGE-SECRET-KEY-1",), r"AGE-SECRET-KEY-1[0-9A-Z]{58}", None),
@@ -232,7 +234,7 @@ _SENSITIVE = (
 # These tokens position or guard work; they give no access.
 _HARMLESS = re.compile(r"(?:fencing|page|next|continuation|cursor|sync|stop|eos|bos|pad|unk|mask)token\Z")
 _KEYED = re.compile(r""""([A-Za-z_. -]{1,64})"\s{0,8}:\s{0,8}"(?!"|\[redacted:key\]")""")
-_LITERAL = re.compile(r'(?s)"(?:[^"\\]|\\.)*+"')
+_LITERAL = re.compile(r'(?s)"[^"\\]*+(?:\\.[^"\\]*+)*"')
 _COLON = re.compile(r"\s*+:\s*+(?=\")")
 
 
