@@ -66,7 +66,7 @@ class Relay(Desk):
 
     def __init__(
         self,
-        url: str = ":memory:",
+        url: str | Path = ":memory:",
         *,
         limits: Limits | Mapping[str, Any] | None = None,
         handoffs: bool = True,

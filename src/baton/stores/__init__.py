@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from os import fspath
 from typing import TYPE_CHECKING
 
 from baton.errors import StoreError
 
 if TYPE_CHECKING:
+    from os import PathLike
+
     from baton.stores.base import Store
     from baton.stores.connection import Durability
 
 
-def open_store(url: str, *, durability: Durability = "power", vfs: str | None = None) -> Store:
+def open_store(url: str | PathLike[str], *, durability: Durability = "power", vfs: str | None = None) -> Store:
     """Open a store: a file is SQLite, ":memory:" keeps nothing."""
+    url = fspath(url)
     if url == ":memory:":
         from baton.stores.memory import MemoryStore
 
