@@ -5,9 +5,9 @@ A handoff begins when it is *offered*. It may first have to wait for a person (*
 *completed*, *failed*, *cancelled*, or *refused* before any work was done.
 
 Between the two ends, work can go back: an owner that dies is *reclaimed*, one that stops cleanly
-*releases*, one that needs time *defers*, one that waits for others *suspends*. A receiver that says no
-leaves it *rejected* until the supervisor reroutes it. Where no rule knows how to go on, it is *parked*
-with an alert, and only a person moves it.
+*releases*, one that needs time *defers*. A receiver that says no leaves it *rejected* until the
+supervisor reroutes it. Where no rule knows how to go on, it is *parked* with an alert, and only a person
+moves it. An owner that waits for others keeps its claim.
 
 Two rules hold over the whole table:
 
@@ -31,7 +31,6 @@ class State(StrEnum):
     WAITING = "waiting"
     DEFERRED = "deferred"
     CLAIMED = "claimed"
-    SUSPENDED = "suspended"
     REJECTED = "rejected"
     PARKED = "parked"
     COMPLETED = "completed"
@@ -53,7 +52,6 @@ class Event(StrEnum):
     MISS = "miss"
     REROUTE = "reroute"
     REMIND = "remind"
-    SUSPEND = "suspend"
     RELEASE = "release"
     RECLAIM = "reclaim"
     RETRY = "retry"
@@ -92,20 +90,12 @@ TABLE: dict[State, dict[Event, State]] = {
         _E.REJECT: _S.REJECTED,
         _E.DEFER: _S.DEFERRED,
         _E.REMIND: _S.CLAIMED,
-        _E.SUSPEND: _S.SUSPENDED,
         _E.RELEASE: _S.OFFERED,
         _E.RECLAIM: _S.OFFERED,
         _E.RETRY: _S.DEFERRED,
         _E.ESCALATE: _S.OFFERED,
         _E.PARK: _S.PARKED,
         _E.COMPLETE: _S.COMPLETED,
-        _E.FAIL: _S.FAILED,
-        _E.CANCEL: _S.CANCELLED,
-    },
-    _S.SUSPENDED: {
-        _E.WAKE: _S.OFFERED,
-        _E.ESCALATE: _S.OFFERED,
-        _E.PARK: _S.PARKED,
         _E.FAIL: _S.FAILED,
         _E.CANCEL: _S.CANCELLED,
     },
@@ -147,7 +137,6 @@ AUDIT_NAME: dict[Event, str] = {
     _E.MISS: "unavailable",
     _E.REROUTE: "rerouted",
     _E.REMIND: "reminded",
-    _E.SUSPEND: "suspended",
     _E.RELEASE: "released",
     _E.RECLAIM: "reclaimed",
     _E.RETRY: "retried",

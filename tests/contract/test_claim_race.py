@@ -120,7 +120,7 @@ def spender(path, owner):
         granted = store.claim(claim_of(item, owner), reserve)
         if not granted.won:
             return False
-        assert store.spend(item, granted.handoff.epoch, USE // 2, 0)
+        assert store.spend(item, granted.handoff.epoch, USE // 2, 0).kind == "allow"
         event = Event.COMPLETE if hash(item) % 3 else Event.RELEASE
         store.advance(Step(id=item, event=event, epoch=granted.handoff.epoch, result=answer(tokens=USE)), allow)
         return event is Event.COMPLETE

@@ -3,7 +3,14 @@
 import tempfile
 
 from baton.stores import open_store
-from baton.testing.contracts import BudgetContract, ClaimsContract, LockContract, StoreContract, TransitionContract
+from baton.testing.contracts import (
+    BudgetContract,
+    ClaimsContract,
+    LineContract,
+    LockContract,
+    StoreContract,
+    TransitionContract,
+)
 
 
 class InMemory:
@@ -65,3 +72,12 @@ class TestLocksInSqlite(InSqlite, LockContract): ...
 
 
 class TestLocksInFile(InFile, LockContract): ...
+
+
+class TestLinesInMemory(InMemory, LineContract): ...
+
+
+class TestLinesInSqlite(InSqlite, LineContract): ...
+
+
+class TestLinesInFile(InFile, LineContract): ...

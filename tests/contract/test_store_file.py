@@ -17,7 +17,7 @@ from baton.stores import connection, open_store
 from baton.stores.base import Offer, Step
 from baton.testing.children import Child
 from baton.testing.contracts import flaws
-from baton.testing.contracts.work import allow, answer, claim_of, delegation, following, request
+from baton.testing.contracts.work import allow, answer, claim_of, delegation, following, refuse, request
 
 SHARED = (1073741826, 510)  # the bytes of the file that a reader of SQLite locks
 
@@ -165,7 +165,7 @@ def test_after_a_fork_only_the_parent_goes_on(store):
 
 
 def test_the_same_offer_again_is_the_same_handoff(store):
-    root = store.offer(request(key="k"), allow)[0]
+    root = store.offer(request(part="k"), allow)[0]
     offer = delegation(store.claim(claim_of(root.id), allow).handoff)
     first = store.offer(offer, allow)[0]
     assert store.offer(offer, allow)[0] == store.get(first.id)
@@ -183,13 +183,11 @@ def test_a_step_repeated_answers_with_the_next_handoff(store):
 
 
 def test_a_refused_next_handoff_can_be_tried_again(store):
-    from baton.testing.contracts.store import REFUSE
-
     root = store.offer(request(), allow)[0]
     held = store.claim(claim_of(root.id), allow).handoff
     step = Step(id=root.id, event=Event.COMPLETE, epoch=held.epoch, result=answer(), then=following(held))
     for _ in range(2):
-        moved = store.advance(step, REFUSE)
+        moved = store.advance(step, refuse)
         assert (moved.handoff.state, moved.then.state) == (State.CLAIMED, State.REFUSED)
     assert flaws(store) == []
 

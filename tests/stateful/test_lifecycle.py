@@ -131,7 +131,7 @@ class Lifecycle(RuleBasedStateMachine):
         item.reserved, item.spent = reserve, 0
         item.audit += 1
 
-    def moved(self, item, event, *, used=None, due=None, uncount=False, goes_on=False):
+    def moved(self, item, event, *, used=None, due=None, uncount=False):
         before, item.state = item.state, after(item.state, event)
         item.told = item.state is State.PARKED if item.state is not before else item.told
         item.audit += 1
@@ -145,11 +145,10 @@ class Lifecycle(RuleBasedStateMachine):
         item.reserved, item.holder, item.lease = 0, "", None
         item.due = self.store.now() if due is None and item.state is State.REJECTED else due
         item.attempt -= uncount and item.attempt > 0
-        first = self.items[item.line]
-        if item.state in ENDED and not goes_on and first.parent:
-            parent = self.items[first.parent]
-            if parent.state is State.SUSPENDED:
-                self.moved(parent, Event.WAKE)
+        if item.state in ENDED:
+            for part in list(self.items.values()):
+                if self.items[part.line].parent == item.id and part.state in OPEN:
+                    self.moved(part, Event.CANCEL)
 
     # --- the rules ---------------------------------------------------------------------------------
 
@@ -166,7 +165,7 @@ class Lifecycle(RuleBasedStateMachine):
     @rule(number=pick, agent=st.sampled_from("abc"), kind=st.sampled_from(["allow", "allow", "ask", "refuse"]))
     def delegate(self, number, agent, kind):
         parent = self.chosen(number, State.CLAIMED)
-        offer = delegation(self.store.get(parent.id), agent, key=str(number % 4))
+        offer = delegation(self.store.get(parent.id), agent, part=str(number % 4))
         before = {item.id for item in self.items.values() if item.parent == parent.id}
         handoff, _ = self.store.offer(offer, always(Verdict(kind)))
         if handoff.id not in before:
@@ -174,17 +173,14 @@ class Lifecycle(RuleBasedStateMachine):
 
     @has(State.CLAIMED)
     @precondition(lambda self: len(self.items) < 12)
-    @rule(number=pick, stops=st.booleans(), used=tokens)
-    def delegate_and_end(self, number, stops, used):
+    @rule(number=pick, used=tokens)
+    def delegate_and_end(self, number, used):
         parent = self.chosen(number, State.CLAIMED)
         offer = delegation(self.store.get(parent.id), "c")
         self.store.offer(offer, allow)
         child = self.made(offer)
         assert self.store.claim(Claim(holder="x", id=child.id, lease=LEASE), some).won
         self.won(child, "x", LITTLE)
-        if stops:
-            self.store.advance(Step(id=parent.id, event=Event.SUSPEND, epoch=parent.epoch), allow)
-            self.moved(parent, Event.SUSPEND)
         self.store.advance(Step(id=child.id, event=Event.COMPLETE, epoch=1, result=answer(tokens=used)), allow)
         self.moved(child, Event.COMPLETE, used=used)
 
@@ -254,7 +250,7 @@ class Lifecycle(RuleBasedStateMachine):
         step = Step(id=item.id, event=Event.COMPLETE, epoch=item.epoch, result=answer(tokens=used), then=then)
         moved = self.store.advance(step, always(Verdict(kind)))
         if kind != "refuse":
-            self.moved(item, Event.COMPLETE, used=used, goes_on=True)
+            self.moved(item, Event.COMPLETE, used=used)
         self.made(then, kind)
         assert moved.then.id == then.handoff.id
 
@@ -304,7 +300,8 @@ class Lifecycle(RuleBasedStateMachine):
             return
         extra = max(0, used - item.reserved)
         total = self.spent[item.workflow] + self.reserved(item.workflow) + extra
-        assert self.store.spend(item.id, item.epoch, used, 0) == (not extra or total <= LIMIT)
+        told = self.store.spend(item.id, item.epoch, used, 0)
+        assert (told.kind == "allow") == (not extra or total <= LIMIT)
         item.reserved -= used - extra
         item.spent += used
         self.spent[item.workflow] += used
@@ -317,8 +314,8 @@ class Lifecycle(RuleBasedStateMachine):
     def holders_die_and_their_work_is_taken_back(self):
         self.clock.advance(LEASE / 1e6)
         for handoff in self.store.due(MANY):
-            item = self.items[handoff.id]
-            if handoff.state is State.CLAIMED and item.lease <= self.store.now():
+            item = self.items[handoff.id]  # what it was a part of may have failed just before
+            if item.state is State.CLAIMED and item.lease <= self.store.now():
                 step = reclaim(handoff, Facts(now=self.store.now(), ack=ACK), "its lease is over")
                 event, due = step.event, step.due_at
                 assert event is Event.FAIL or handoff.attempt < handoff.max_attempts

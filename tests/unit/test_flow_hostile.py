@@ -25,10 +25,18 @@ def relay():
 def test_a_request_cannot_answer_somebody_elses_delegation(relay):
     relay.store.register(Profile(agent_id="child"))
     forged = Handoff(
-        from_agent="x", to_agent="child", task="evil", parent_id="p", key="k", attempt=-5, epoch=7, hop=3, answer_id="a"
+        from_agent="x",
+        to_agent="child",
+        task="evil",
+        parent_id="p",
+        part="k",
+        attempt=-5,
+        epoch=7,
+        hop=3,
+        answer_id="a",
     )
     made = relay.hand_off(forged)
-    assert (made.parent_id, made.key, made.attempt, made.epoch, made.hop, made.answer_id) == ("", "", 0, 0, 0, "")
+    assert (made.parent_id, made.part, made.attempt, made.epoch, made.hop, made.answer_id) == ("", "", 0, 0, 0, "")
 
 
 def test_every_try_counts_over_all_paths(relay):

@@ -9,6 +9,7 @@ from baton.errors import (
     BudgetExceeded,
     HandoffFailed,
     HandoffsDisabled,
+    Held,
     LimitExceeded,
     LoopDetected,
     NotAuthorised,
@@ -99,7 +100,9 @@ def test_charge_stops_the_work_in_the_middle(relay):
             await turn.charge(tokens=40)
             reached.append(step)
 
-    with pytest.raises(BudgetExceeded, match="max_tokens 100"):
+    with pytest.raises(
+        BudgetExceeded, match="max_tokens: 120 tokens used or set aside in this workflow, 100 tokens allowed"
+    ):
         relay.run_sync("a", "work", limits=Limits(max_tokens=100), workflow_id="w")
     assert reached == [0, 1]
     flow = relay.store.workflow("w")
@@ -112,7 +115,7 @@ def test_money_is_counted_in_the_same_way(relay):
         for _ in range(10):
             await turn.charge(cost=0.04)
 
-    with pytest.raises(BudgetExceeded, match=r"max_cost 0\.1"):
+    with pytest.raises(BudgetExceeded, match=r"max_cost: .* 0\.1 allowed"):
         relay.run_sync("a", "work", limits=Limits(max_cost=0.1), workflow_id="w")
     assert relay.store.workflow("w").cost_reserved == 0
 
@@ -306,6 +309,25 @@ def test_after_a_refused_handoff_the_sender_finishes_alone():
         assert "nobody" in turns[1]
         assert relay.audit.query(to_agent="nobody")[-1].event_type == "rejected"
         assert relay.store.find(to_agent="a")[0].attempt == 1
+
+
+def test_who_finishes_alone_still_has_the_work_for_those_who_wait(tmp_path):
+    """The refused handoff is the newest of the line, and the one where the work stands is another."""
+    with Relay(tmp_path / "store.db", independent=True) as relay, Relay(tmp_path / "store.db") as waiting:
+
+        @relay.agent("a")
+        async def a(turn):
+            return Command(goto="b")
+
+        @relay.agent("b")
+        async def b(turn):
+            if not turn.alone:
+                return Command(goto="nobody")
+            with pytest.raises(Held, match="claim 1"):
+                await waiting.resume("w")
+            return "alone"
+
+        assert relay.run_sync("a", "work", workflow_id="w").output == "alone"
 
 
 def test_nobody_gets_past_a_budget_by_working_alone():

@@ -80,7 +80,7 @@ def test_an_agent_cannot_write_what_the_supervisor_writes(relay, name, how):
     assert [one.to_agent for one in relay.store.find(workflow_id="w")] == ["parent"]
 
 
-@pytest.mark.parametrize("name", sorted({*SUPERVISED, "parent_id", "key", "type"} - {"state"}))
+@pytest.mark.parametrize("name", sorted({*SUPERVISED, "parent_id", "part", "type"} - {"state"}))
 def test_nor_can_a_program_that_begins_a_workflow(relay, name):
     relay.agent("child")(lambda turn: "never")
     with pytest.raises(Malformed, match=f"relay.run: {name} is not an option; "):
@@ -244,7 +244,7 @@ def test_the_lists_of_options_have_every_field():
     }  # fmt: skip
     known = set(Handoff.__struct_fields__)
     own = {"limits", "complexity", "state", "capabilities", "risk", "rationale", "on_failure", "on_timeout"}
-    assert set(RunOptions.__optional_keys__) - own <= known - set(SUPERVISED) - {"parent_id", "key"}
+    assert set(RunOptions.__optional_keys__) - own <= known - set(SUPERVISED) - {"parent_id", "part"}
     assert set(PartOptions.__optional_keys__) - own - {"timeout", "update", "share"} <= known - set(SUPERVISED)
 
 

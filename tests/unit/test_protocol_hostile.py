@@ -284,7 +284,7 @@ def test_agents_have_printable_names(agent):
         Profile(agent_id=agent)
 
 
-@pytest.mark.parametrize("field", ["id", "workflow_id", "parent_id", "key", "holder", "conversation_id"])
+@pytest.mark.parametrize("field", ["id", "workflow_id", "parent_id", "part", "holder", "conversation_id"])
 def test_ids_are_printable_and_bounded(field):
     for value in ("a\0b", "x" * 201, "a\n"):
         with pytest.raises(Malformed, match=field):

@@ -11,7 +11,7 @@
 | 7 EXECUTE | the agent works; lease, deadline and budget run | `execute` |
 | 8 RETURN | its answer becomes a step | `finish` |
 | 9 COMPLETE | state, budget, audit and the next handoff in one commit | `finish` |
-| 10 RELEASE | locks freed, state passed on, the waiting parent woken | `finish` |
+| 10 RELEASE | locks freed, open parts called off, state passed on, who waits told | `finish` |
 
 A step never calls the next one. `worker` runs them one after the other, `recover` moves what got stuck, and
 `crew` is what they share: the store, the agents of this process and their settings.

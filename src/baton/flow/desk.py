@@ -9,7 +9,6 @@ import msgspec
 
 from baton.errors import Malformed, NotFound, named
 from baton.flow import finish, waiting
-from baton.flow.crew import call_off
 from baton.flow.locks import Hold, wanted
 from baton.lifecycle import Event, State
 from baton.protocol.codec import name
@@ -79,7 +78,8 @@ class Desk:
             step = finish.settle(self._crew, grant.handoff, answer)
             return self._apply(msgspec.structs.replace(step, by=by))
         event = Event.COMPLETE if answer.status in {"success", "partial"} else Event.FAIL
-        return self._apply(Step(id=handoff.id, event=event, by=by, result=answer, reason="a person answered"))
+        step = Step(id=handoff.id, event=event, by=by, expect=State.PARKED, result=answer, reason="a person answered")
+        return self._apply(step)
 
     def approve(self, handoff_id: str, *, by: str, reason: str = "") -> Handoff:
         """Let a waiting handoff go on."""
@@ -97,9 +97,7 @@ class Desk:
         """Call a handoff off, with what it delegated; who works on it is told, and the answer is not applied."""
         result = failed(f"Cancelled: {reason or f'called off by {by or HUMAN}'}", retryable=False)
         step = Step(id=handoff_id, event=Event.CANCEL, by=by, reason=reason, result=result)
-        moved = self._apply(step)
-        call_off(self._crew, moved, by)
-        return moved
+        return self._apply(step)
 
     def reroute(self, handoff_id: str, to_agent: str, *, by: str = "", reason: str = "") -> Handoff:
         """Give rejected or parked work to another agent."""

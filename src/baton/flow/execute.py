@@ -107,19 +107,16 @@ class LiveTurn:
         self._crew.tell("progress", self.handoff)
 
     async def charge(self, tokens: int = 0, cost: float = 0.0) -> None:
-        """Count what the work used; raises BudgetExceeded when the workflow cannot afford it."""
+        """Count what the work used; raises BudgetExceeded when it cannot be afforded."""
         store, handoff, running = self._crew.store, self.handoff, self._running
         if type(tokens) is not int or not isfinite(cost):
             raise Malformed(f"charge: {tokens!r} tokens, {cost!r} of money; give a whole number and a finite amount")
         spent = ceil(cost * MILLION)
-        if not await self._crew.write(lambda: store.spend(handoff.id, handoff.epoch, tokens, spent)):
-            flow = store.workflow(handoff.workflow_id)
-            limits = flow.limits if flow else self._crew.settings.limits
-            running.overspent = (
-                f"workflow {handoff.workflow_id}: max_tokens {limits.max_tokens}, max_cost {limits.max_cost}; used "
-                f"{flow.tokens_spent if flow else 0} tokens; stop with a partial result, or raise the limit"
-            )
-            raise BudgetExceeded(running.overspent)
+        most = self._crew.settings.limits
+        verdict = await self._crew.write(lambda: store.spend(handoff.id, handoff.epoch, tokens, spent, most))
+        if verdict.kind != "allow":
+            running.overspent = verdict.reason
+            raise BudgetExceeded(verdict.reason)
         running.tokens, running.cost = running.tokens + tokens, running.cost + spent
         profile = self._crew.profiles[handoff.to_agent]
         if trigger := escalation(profile, handoff.audit.risk_level, running.tokens, running.cost):
@@ -133,7 +130,6 @@ class LiveTurn:
                 f"{self.handoff.to_agent} works alone: {self.alone or 'handoffs are off'}; answer yourself"
             )
         self._asked += 1
-        self._crew.delegating.add(self.handoff.id)
         key = key or f"{self._asked}:{codec.digest(codec.canonical([to, task]))[:16]}"
         given: dict[str, Any] = {"timeout": self._crew.settings.delegation_timeout, **options}
         update, share = as_variables(given.pop("update", {}), "update"), given.pop("share", None)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from baton.errors import Malformed
-from baton.flow.crew import call_off, give_back, objection
+from baton.flow.crew import give_back, objection
 from baton.flow.prepare import advanced, follow, placed
 from baton.flow.trigger import see
 from baton.lifecycle import Event, State
@@ -143,9 +143,6 @@ async def apply(crew: Crew, step: Step) -> Moved:
     )
     if moved.verdict.kind != "refuse":
         crew.tell(moved.handoff.status, moved.handoff)
-    if moved.handoff.id in crew.delegating and moved.handoff.ended:
-        crew.delegating.discard(moved.handoff.id)
-        call_off(crew, moved.handoff)
     if moved.then is not None:
         crew.tell("initiated", moved.then)
         if moved.then.state is State.CLAIMED:

@@ -62,7 +62,7 @@ def from_outside(request: Handoff) -> Handoff:
 
 
 _PLAIN = Handoff(from_agent="", to_agent="")
-_UNWRITTEN = {name: getattr(_PLAIN, name) for name in (*SUPERVISED, "parent_id", "key") if name != "id"}
+_UNWRITTEN = {name: getattr(_PLAIN, name) for name in (*SUPERVISED, "parent_id", "part") if name != "id"}
 
 
 def request(to_agent: str, task: str, **fields: Any) -> Handoff:
@@ -123,7 +123,7 @@ def delegate(parent: Handoff, to_agent: str, task: str, key: str, **fields: Any)
             task,
             id=handoff_id,
             from_agent=parent.to_agent,
-            key=key,
+            part=key,
             workflow_id=parent.workflow_id,
             conversation_id=parent.conversation_id,
             parent_id=parent.id,

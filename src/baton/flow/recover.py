@@ -12,7 +12,6 @@ import msgspec
 
 from baton import guards
 from baton.errors import IllegalTransition
-from baton.flow.crew import call_off
 from baton.guards import breaker
 from baton.guards.approval import approved
 from baton.guards.triggers import timeout
@@ -165,8 +164,6 @@ def sweep(crew: Crew) -> list[Step]:
             continue  # somebody else moved it first
         if step.event is Event.MISS:
             store.mark(moved.handoff.to_agent, available=False, reason=step.reason)
-        if moved.handoff.state is State.FAILED:
-            call_off(crew, moved.handoff)
         done.append(step)
         crew.tell(step.event.value, moved.handoff)
     if done:

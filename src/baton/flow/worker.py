@@ -13,7 +13,7 @@ from baton.errors import Fenced, Held, IllegalTransition, NotFound, StoreError, 
 from baton.flow import claim, execute, finish, offer, recover, waiting
 from baton.flow.crew import give_back, objection
 from baton.guards.base import Verdict
-from baton.lifecycle import State
+from baton.lifecycle import OPEN, State
 from baton.protocol.context import changes, merge
 from baton.protocol.results import Command, Return, failed
 from baton.stores import holder
@@ -80,8 +80,8 @@ def _open(crew: Crew, first: Handoff) -> Handoff | None:
         return None
     if not head.ended:
         return head
-    listed = crew.store.find(workflow_id=first.workflow_id, line_id=first.line_id, newest=True, limit=1)
-    return listed[0] if listed and not listed[0].ended else None
+    listed = crew.store.find(workflow_id=first.workflow_id, line_id=first.line_id, state=tuple(OPEN), limit=1)
+    return listed[0] if listed else None
 
 
 def _answer(crew: Crew, first: Handoff) -> Return:

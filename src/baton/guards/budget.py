@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from baton.guards.base import ALLOW, Facts, Verdict
 from baton.protocol.handoff import HUMAN, Handoff
-from baton.protocol.limits import MILLION, Limits, micro
+from baton.protocol.limits import MILLION, Budget, Limits, micro
 
 _TO_COME = 5  # handoffs that may still come where no limit says how many
 
@@ -47,6 +47,20 @@ def reserve(handoff: Handoff, facts: Facts, limits: Limits) -> Verdict:
     tokens = _share(own_tokens, left_tokens(facts, limits), facts, limits)
     cost = _share(own_cost, left_cost(facts, limits), facts, limits)
     return Verdict(reserve_tokens=tokens, reserve_cost=cost) if tokens or cost else ALLOW
+
+
+def overspent(
+    where: str, used: tuple[int, int], more: tuple[int, int], *allowed: Limits | Budget | None
+) -> Verdict | None:
+    """Why these tokens and this money, with the last `more` of them, are too much; None when they are not."""
+    for most in allowed:
+        ceilings = (most.max_tokens, micro(most.max_cost)) if most else ()
+        for unit, limit, total, new in zip(("tokens", "cost"), ceilings, used, more, strict=False):
+            if limit is not None and new > 0 and total > limit:
+                hit = f"{_amount(unit, total)} used or set aside in {where}, {_amount(unit, limit)} allowed"
+                cure = "stop with a partial result, or allow more"
+                return _refusal(unit, hit, cure, f"at most {_amount(unit, limit)}")
+    return None
 
 
 def _own(handoff: Handoff) -> tuple[int | None, int | None]:

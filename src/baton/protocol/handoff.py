@@ -82,7 +82,7 @@ class Handoff(codec.Record, frozen=True, kw_only=True):
     line_id: str = ""  # the first handoff of the chain whose end answers the parent
     hop: int = 0
     depth: int = 0
-    key: str = ""  # what the sender calls this delegation, so that it is made once
+    part: str = ""  # what the sender calls this part of its work, so that it is made once
     broadcast_group_id: str = ""
     traceparent: str = ""
     priority: Priority = "normal"
@@ -278,7 +278,7 @@ SUPERVISED = (
 _decode = msgspec.json.Decoder(Handoff).decode
 _NAMES = (
     "id", "from_agent", "to_agent", "workflow_id", "conversation_id", "parent_id", "root_id", "line_id",
-    "key", "broadcast_group_id", "traceparent", "holder", "answer_id", "approved_by",
+    "part", "broadcast_group_id", "traceparent", "holder", "answer_id", "approved_by",
 )  # fmt: skip
 _CONTEXT_NAMES = ("task_id", "user_id", "correlation_id", "history_ref", "state_ref")
 _names_of = attrgetter(*_NAMES)

@@ -61,7 +61,7 @@ class Change(msgspec.Struct, kw_only=True, gc=False):
     breakers: list[Breaker] = []  # one without failures is forgotten
     settled: list[tuple[str, str]] = []  # whose alerts are over, and by whom
     alerts: list[tuple[str, str]] = []  # subject and text, raised after that
-    answered: tuple[str, str] | None = None  # the head of a line, and the handoff that answered it
+    answered: list[tuple[str, str]] = []  # the head of a line, and the handoff that answered it
 
     def text(self) -> bytes:
         """All that is new in it, to look through for secrets: what a record says beyond it, its handoff said before."""

@@ -34,7 +34,8 @@ class MemoryStore(MemoryReads, Steps):
 
     def __init__(self) -> None:
         super().__init__()
-        self._keys: dict[tuple[str, str], str] = {}  # parent and key
+        self._named: dict[tuple[str, str], str] = {}  # parent and part
+        self._parts: defaultdict[str, list[str]] = defaultdict(list)  # what each handoff delegated
         self._chains: set[tuple[str, bytes, str]] = set()  # workflow, fingerprint and receiver
         self._prints: dict[str, bytes] = {}
         self._queues: defaultdict[str, list[tuple[int, int, str]]] = defaultdict(list)  # rank, arrival, id
@@ -54,13 +55,14 @@ class MemoryStore(MemoryReads, Steps):
         row = self._rows.get(handoff_id)
         if row is None:
             raise NotFound(f"handoff {handoff_id}: not in this store; `baton handoff list` shows what is")
-        return replace(row, told=True) if self._open_alerts.get(handoff_id) else row
+        told, parts = bool(self._open_alerts.get(handoff_id)), handoff_id in self._parts
+        return replace(row, told=told, parts=parts) if told or parts else row
 
     def existing(self, offer: Offer) -> Handoff | None:
         """The handoff that the same offer made before."""
         handoff = offer.handoff
-        if handoff.key and handoff.parent_id:
-            return self.get(self._keys.get((handoff.parent_id, handoff.key), ""))
+        if handoff.part and handoff.parent_id:
+            return self.get(self._named.get((handoff.parent_id, handoff.part), ""))
         if offer.workflow is not None:
             flow = self._flows.get(offer.workflow.id)
             return self.get(flow.root_id) if flow else None
@@ -116,11 +118,14 @@ class MemoryStore(MemoryReads, Steps):
         wanted = subjects(handoff)
         return tuple(one for one in self.breakers() if one.subject in wanted)
 
-    def sleeper(self, line_id: str) -> str:
-        """The suspended parent that this line answers, if any."""
-        line = self._rows.get(line_id)
-        parent = self._rows.get(line.handoff.parent_id) if line else None
-        return parent.handoff.id if parent and parent.handoff.state is State.SUSPENDED else ""
+    def parts(self, handoff_id: str) -> list[str]:
+        """What it delegated and nobody has answered yet: of each line, the handoff on which it stands."""
+        heads = [self._rows[part].handoff for part in self._parts.get(handoff_id, ())]
+        return [part for head in heads if not head.answer_id for part in self._line_open(head)]
+
+    def _line_open(self, head: Handoff) -> list[str]:
+        line = (self._rows[one].handoff for one in self._within[head.workflow_id]) if head.ended else (head,)
+        return [one.id for one in line if one.line_id == head.id and not one.ended]
 
     def offered(self, agents: Sequence[str]) -> list[str]:
         """The next handoff of each agent, by priority and then in the order of their arrival."""
@@ -149,8 +154,8 @@ class MemoryStore(MemoryReads, Steps):
             self._insert(made)
         if change.sums is not None:
             self._add_up(change.sums)
-        if change.answered is not None:
-            self._answer(*change.answered)
+        for line_id, handoff_id in change.answered:
+            self._answer(line_id, handoff_id)
         for record in change.audit:
             self._trail.append(record)
             self._of.setdefault(record.handoff_id, []).append(len(self._trail))
@@ -184,8 +189,9 @@ class MemoryStore(MemoryReads, Steps):
         self._prints[handoff.id] = made.fingerprint
         self._chains.add((handoff.workflow_id, made.fingerprint, handoff.to_agent))
         self._within.setdefault(handoff.workflow_id, []).append(handoff.id)
-        if handoff.key and handoff.parent_id:
-            self._keys[handoff.parent_id, handoff.key] = handoff.id
+        if handoff.part and handoff.parent_id:
+            self._named[handoff.parent_id, handoff.part] = handoff.id
+            self._parts[handoff.parent_id].append(handoff.id)
         self._put(made.row)
 
     def _put(self, row: Row) -> None:

@@ -187,7 +187,7 @@ class MemoryReads:
         """Note that a worker for these agents is there."""
         for agent in agents:
             if row := self._agents.get(agent):
-                self._agents[agent] = replace(row, seen_at=self.now())
+                self._agents[agent] = replace(row, seen_at=self.now(), available=True)
 
     def mark(self, agent: str, *, available: bool, reason: str) -> None:  # noqa: ARG002 - a file keeps the reason
         """Say whether an agent answers at present."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from baton.errors import Fenced, IllegalTransition, Malformed
 from baton.guards import breaker
 from baton.guards.base import ALLOW
+from baton.guards.budget import overspent
 from baton.lifecycle import AUDIT_NAME, ENDED, Event, State, after, legal
 from baton.protocol.audit import FENCED, INITIATED, LATE
 from baton.protocol.codec import EPOCH, canonical_record, digest, iso, to_time
@@ -51,7 +52,7 @@ class Reader(Protocol):
         self, handoff: Handoff, now: int, fingerprint: bytes = b"", begun: Workflow | None = None
     ) -> tuple[Facts, Limits]: ...
     def breakers_of(self, handoff: Handoff) -> Sequence[Breaker]: ...
-    def sleeper(self, line_id: str) -> str: ...
+    def parts(self, handoff_id: str) -> Iterable[str]: ...
     def offered(self, agents: Sequence[str]) -> Iterable[str]: ...
     def workflow(self, workflow_id: str) -> Workflow | None: ...
 
@@ -177,7 +178,19 @@ class Plan(Change, gc=False):
             sums.cost_reserved += cost
         if verdict.probe:
             self.breakers += [replace(one, probing=handoff.id) for one in facts.breakers if one.opened_at]
-        return Row(taken, head, due, lease_until, ends, tokens_reserved=tokens, cost_reserved=cost)
+        return Row(
+            taken,
+            head,
+            due,
+            lease_until,
+            ends,
+            tokens_reserved=tokens,
+            cost_reserved=cost,
+            tokens_spent=row.tokens_spent,
+            cost_spent=row.cost_spent,
+            tokens_before=row.tokens_spent,
+            cost_before=row.cost_spent,
+        )
 
     def advance(self, step: Step, decide: Decide | None = None, accept: Decide | None = None) -> Moved:
         """One event; a claim that is no longer current is only written down, and `late` says so."""
@@ -260,6 +273,8 @@ class Plan(Change, gc=False):
                 row.cost_reserved if held else 0,
                 row.tokens_spent + tokens,
                 row.cost_spent + cost,
+                row.tokens_before,
+                row.cost_before,
                 self._written(step.result) if step.result else None,
             )
         )
@@ -267,19 +282,30 @@ class Plan(Change, gc=False):
             self.freed.append(handoff.id)
         if row.told and state is not handoff.state:  # what people were told of is no longer so
             self.settled.append((moved.id, step.by or handoff.holder or SUPERVISOR))
-        if event not in {Event.REMIND, Event.SUSPEND}:  # the work, and a probe that it may be, goes on
+        if not remind:  # the work, and a probe that it may be, goes on
             self._settle_breakers(step, row)
         if state is State.PARKED or (state is State.FAILED and step.by == SUPERVISOR):
             self._alert(moved.id, step.reason or "parked")
-        if ends_line:
-            self._end_line(moved)
+        if ends_line and handoff.line_id != handoff.id:
+            self.answered.append((handoff.line_id, handoff.id))
+        if row.parts and state in ENDED:
+            self._call_off(moved, step.by if event is Event.CANCEL else SUPERVISOR)
         return moved
+
+    def _call_off(self, parent: Handoff, by: str) -> None:
+        """Cancel what an ended handoff had delegated: nobody waits for it any more."""
+        why = f"the work that it was a part of was {parent.status}"
+        result = failed(f"Cancelled: {why}", retryable=False)
+        for part in self.rows.parts(parent.id):
+            step = Step(id=part, event=Event.CANCEL, by=by, reason=why, result=result)
+            self._apply(step, self.rows.row(part), State.CANCELLED)
 
     def _settle(self, step: Step, row: Row) -> tuple[int, int]:
         """Give back what was reserved and count what was used beyond what was counted on the way."""
         result = step.result
-        tokens = max(0, result.audit.tokens_consumed - row.tokens_spent) if result else 0
-        cost = max(0, (micro(result.audit.cost) or 0) - row.cost_spent) if result else 0
+        counted, paid = row.tokens_spent - row.tokens_before, row.cost_spent - row.cost_before
+        tokens = max(0, result.audit.tokens_consumed - counted) if result else 0
+        cost = max(0, (micro(result.audit.cost) or 0) - paid) if result else 0
         if row.tokens_reserved or row.cost_reserved or tokens or cost:
             sums = self._summed(row.handoff)
             sums.tokens_reserved -= row.tokens_reserved
@@ -295,18 +321,8 @@ class Plan(Change, gc=False):
             said = outcome or ("success" if step.event is Event.COMPLETE else "")
             self.breakers += breaker.settled(row.handoff, known, said, self.now)
 
-    def _end_line(self, handoff: Handoff) -> None:
-        """Answer the one who waits for this line of handoffs."""
-        if handoff.line_id != handoff.id:
-            self.answered = (handoff.line_id, handoff.id)
-        if handoff.line_id == handoff.root_id:
-            return
-        if parent := self.rows.sleeper(handoff.line_id):
-            wake = Step(id=parent, event=Event.WAKE, reason=f"{handoff.to_agent} answered")
-            self._apply(wake, self.rows.row(parent), State.OFFERED)
-
-    def spend(self, handoff_id: str, epoch: int, tokens: int, cost: int) -> bool:
-        """Count tokens and money; whether the workflow can afford them."""
+    def spend(self, handoff_id: str, epoch: int, tokens: int, cost: int, most: Limits | None = None) -> Verdict:
+        """Count tokens and money; refused where the workflow, `most` or its own budget does not allow them."""
         if tokens < 0 or cost < 0:
             raise Malformed(f"spend: {tokens} tokens, {cost} of money; neither can be negative")
         row = self.rows.row(handoff_id)
@@ -319,19 +335,21 @@ class Plan(Change, gc=False):
         sums.cost_reserved -= kept_cost
         sums.tokens_spent += tokens
         sums.cost_spent += cost
-        self.moved.append(
-            replace(
-                row,
-                tokens_reserved=row.tokens_reserved - kept_tokens,
-                cost_reserved=row.cost_reserved - kept_cost,
-                tokens_spent=row.tokens_spent + tokens,
-                cost_spent=row.cost_spent + cost,
-            )
+        spent = replace(
+            row,
+            tokens_reserved=row.tokens_reserved - kept_tokens,
+            cost_reserved=row.cost_reserved - kept_cost,
+            tokens_spent=row.tokens_spent + tokens,
+            cost_spent=row.cost_spent + cost,
         )
-        extra, over = tokens - kept_tokens, cost - kept_cost
-        return not (
-            _over(flow.limits.max_tokens, flow.tokens_spent + flow.tokens_reserved + extra, extra)
-            or _over(micro(flow.limits.max_cost), flow.cost_spent + flow.cost_reserved + over, over)
+        self.moved.append(spent)
+        more = tokens - kept_tokens, cost - kept_cost
+        used = flow.tokens_spent + flow.tokens_reserved + more[0], flow.cost_spent + flow.cost_reserved + more[1]
+        own = (spent.tokens_spent, spent.cost_spent)
+        return (
+            overspent("this workflow", used, more, flow.limits, most)
+            or overspent("this handoff", own, (tokens, cost), row.handoff.budget)
+            or ALLOW
         )
 
     def _written(self, result: Return) -> bytes:
@@ -376,7 +394,3 @@ def _outdated(step: Step, handoff: Handoff) -> bool:
         was, now = step.seen, handoff
         return (was.state, was.epoch, was.due_at) != (now.state, now.epoch, now.due_at)
     return step.expect is not None and handoff.state is not step.expect
-
-
-def _over(limit: int | None, total: int, extra: int) -> bool:
-    return limit is not None and extra > 0 and total > limit

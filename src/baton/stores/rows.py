@@ -82,12 +82,15 @@ class Row(msgspec.Struct, frozen=True, gc=False):
     reminded: bool = False
     tokens_reserved: int = 0
     cost_reserved: int = 0
-    tokens_spent: int = 0  # by the current claim
+    tokens_spent: int = 0  # by all claims, the current one included
     cost_spent: int = 0
+    tokens_before: int = 0  # by those before the current one
+    cost_before: int = 0
     result: bytes | None = None
     breakers: bool = True  # whether any breaker counts failures, as far as known
     locks: bool = True  # whether there are any locks, as far as known
     told: bool = False  # whether an alert about it is open
+    parts: bool = False  # whether it delegated anything
 
 
 _FRESH: dict[str, Any] = {

@@ -9,6 +9,7 @@ from msgspec.structs import astuple
 
 from baton.errors import NotFound
 from baton.guards.base import Breaker, Facts
+from baton.lifecycle import ENDED
 from baton.protocol.codec import canonical_record
 from baton.protocol.handoff import rank
 from baton.protocol.locks import Lock
@@ -64,8 +65,8 @@ class SqliteStore(Reads, Steps):
     def existing(self, offer: Offer) -> Handoff | None:
         """The handoff that the same offer made before."""
         handoff = offer.handoff
-        if handoff.key and handoff.parent_id:
-            row = self._db.row(SQL["by_key"], (handoff.parent_id, handoff.key))
+        if handoff.part and handoff.parent_id:
+            row = self._db.row(SQL["by_part"], (handoff.parent_id, handoff.part))
         elif offer.workflow is not None:
             row = self._db.row(SQL["root_of"], (offer.workflow.id,))
         else:
@@ -123,10 +124,13 @@ class SqliteStore(Reads, Steps):
         found = self._db.rows(SQL["breakers_of"], (f"agent:{handoff.to_agent}", route))
         return tuple(Breaker(*row) for row in found)
 
-    def sleeper(self, line_id: str) -> str:
-        """The suspended parent that this line answers, if any."""
-        row = self._db.row(SQL["waiting_parent"], (line_id,))
-        return row[0] if row else ""
+    def parts(self, handoff_id: str) -> list[str]:
+        """What it delegated and nobody has answered yet: of each line, the handoff on which it stands."""
+        found = []
+        for head, workflow_id, state in self._db.rows(SQL["parts"], (handoff_id,)):
+            moved_on = self._db.rows(SQL["line_open"], (workflow_id, head)) if state in ENDED else [(head,)]
+            found += [part for (part,) in moved_on]
+        return found
 
     def offered(self, agents: Sequence[str]) -> list[str]:
         """The next handoff of each agent, by priority and then in the order of their arrival."""
@@ -152,8 +156,7 @@ class SqliteStore(Reads, Steps):
             agents = None if sums.agents is None else canonical_record(sums.agents).decode()
             reserved, spent = (sums.tokens_reserved, sums.cost_reserved), (sums.tokens_spent, sums.cost_spent)
             execute(SQL["add_up"], (sums.handoffs, agents, *reserved, *spent, sums.workflow_id))
-        if change.answered is not None:
-            line_id, handoff_id = change.answered
+        for line_id, handoff_id in change.answered:
             execute(SQL["answer_line"], (handoff_id, line_id))
         for first in range(0, len(change.audit), 4):
             rows = change.audit[first : first + 4]
@@ -176,8 +179,9 @@ class SqliteStore(Reads, Steps):
             (
                 handoff.state, handoff.to_agent, handoff.attempt, handoff.epoch, handoff.reroutes,
                 handoff.holder or None, row.due_at, row.lease_until, row.timeout_at, row.reminded,
-                row.tokens_reserved, row.cost_reserved, row.tokens_spent, row.cost_spent, handoff.answer_id or None,
-                handoff.approved_by or None, row.head, row.result, handoff.id,
+                row.tokens_reserved, row.cost_reserved, row.tokens_spent, row.cost_spent, row.tokens_before,
+                row.cost_before, handoff.answer_id or None, handoff.approved_by or None, row.head, row.result,
+                handoff.id,
             ),
         )  # fmt: skip
 
@@ -187,7 +191,7 @@ class SqliteStore(Reads, Steps):
         self._db.execute(
             SQL["insert_handoff"],
             (
-                handoff.id, handoff.workflow_id, handoff.parent_id or None, handoff.key or None, handoff.line_id,
+                handoff.id, handoff.workflow_id, handoff.parent_id or None, handoff.part or None, handoff.line_id,
                 handoff.from_agent, handoff.to_agent, handoff.state, rank(handoff.priority), made.fingerprint,
                 row.due_at, row.head, made.created_at, made.spec, row.result, handoff.answer_id or None,
                 handoff.attempt, handoff.epoch, handoff.holder or None, row.lease_until, row.timeout_at,

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from baton.guards.base import Verdict
     from baton.protocol.handoff import Handoff
+    from baton.protocol.limits import Limits
     from baton.stores.base import Claim, Decide, Grant, Moved, Offer, Step
     from baton.stores.change import Change
 
@@ -65,9 +66,9 @@ class Steps(Reader, Locking, Protocol):
             raise plan.late
         return moved
 
-    def spend(self, handoff_id: str, epoch: int, tokens: int, cost: int) -> bool:
-        """Count tokens and money while the work runs; False when the workflow cannot afford them."""
+    def spend(self, handoff_id: str, epoch: int, tokens: int, cost: int, most: Limits | None = None) -> Verdict:
+        """Count tokens and money while the work runs; refused when it cannot be afforded."""
         with self.transaction():
-            plan, affordable = self._planned(lambda plan: plan.spend(handoff_id, epoch, tokens, cost))
+            plan, verdict = self._planned(lambda plan: plan.spend(handoff_id, epoch, tokens, cost, most))
             self.write(plan)
-            return affordable
+            return verdict

@@ -25,7 +25,7 @@ CREATE TABLE handoff (
     id              TEXT NOT NULL,
     workflow_id     TEXT NOT NULL,
     parent_id       TEXT,
-    key             TEXT,
+    part            TEXT,
     line_id         TEXT NOT NULL,
     from_agent      TEXT NOT NULL,
     to_agent        TEXT NOT NULL,
@@ -44,6 +44,8 @@ CREATE TABLE handoff (
     cost_reserved   INTEGER NOT NULL DEFAULT 0,
     tokens_spent    INTEGER NOT NULL DEFAULT 0,
     cost_spent      INTEGER NOT NULL DEFAULT 0,
+    tokens_before   INTEGER NOT NULL DEFAULT 0,
+    cost_before     INTEGER NOT NULL DEFAULT 0,
     approved_by     TEXT,
     answer_id       TEXT,
     audit_head      TEXT NOT NULL,
@@ -53,7 +55,7 @@ CREATE TABLE handoff (
 );
 CREATE UNIQUE INDEX handoff_id ON handoff (id);
 CREATE INDEX handoff_chain ON handoff (workflow_id, fingerprint);
-CREATE UNIQUE INDEX handoff_key ON handoff (parent_id, key) WHERE key IS NOT NULL;
+CREATE UNIQUE INDEX handoff_part ON handoff (parent_id, part) WHERE part IS NOT NULL;
 CREATE INDEX handoff_queue ON handoff (to_agent, priority, seq) WHERE state = 'offered';
 CREATE INDEX handoff_held ON handoff (to_agent) WHERE state = 'claimed';
 CREATE INDEX handoff_due ON handoff (due_at) WHERE due_at IS NOT NULL;

@@ -10,8 +10,8 @@ SELECT (SELECT profile FROM agent WHERE id = ?1), (SELECT available FROM agent W
        (SELECT count(*) FROM handoff WHERE to_agent = ?1 AND state = 'claimed'),
        EXISTS (SELECT 1 FROM breaker);
 
--- name: by_key
-SELECT id FROM handoff WHERE parent_id = ? AND key = ?;
+-- name: by_part
+SELECT id FROM handoff WHERE parent_id = ? AND part = ?;
 
 -- name: root_of
 SELECT root_id FROM workflow WHERE id = ?;
@@ -40,7 +40,7 @@ INSERT OR IGNORE INTO blob (digest, data) VALUES (?, ?);
 INSERT INTO workflow (id, root_id, conversation_id, limits, agents, created_at) VALUES (?, ?, ?, ?, ?, ?);
 
 -- name: insert_handoff
-INSERT INTO handoff (id, workflow_id, parent_id, key, line_id, from_agent, to_agent, state, priority, fingerprint,
+INSERT INTO handoff (id, workflow_id, parent_id, part, line_id, from_agent, to_agent, state, priority, fingerprint,
                      due_at, audit_head, created_at, spec, result, answer_id, attempt, epoch, holder, lease_until,
                      timeout_at, tokens_reserved, cost_reserved)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
@@ -62,9 +62,10 @@ UPDATE handoff SET lease_until = ?1, due_at = min(?1, coalesce(timeout_at, ?1))
 
 -- name: stand
 SELECT state, attempt, epoch, reroutes, holder, due_at, answer_id, to_agent, approved_by, audit_head, lease_until,
-       timeout_at, reminded, tokens_reserved, cost_reserved, tokens_spent, cost_spent, result,
-       EXISTS (SELECT 1 FROM breaker), EXISTS (SELECT 1 FROM lock),
-       EXISTS (SELECT 1 FROM alert WHERE subject = handoff.id AND resolved_at IS NULL)
+       timeout_at, reminded, tokens_reserved, cost_reserved, tokens_spent, cost_spent, tokens_before,
+       cost_before, result, EXISTS (SELECT 1 FROM breaker), EXISTS (SELECT 1 FROM lock),
+       EXISTS (SELECT 1 FROM alert WHERE subject = handoff.id AND resolved_at IS NULL),
+       EXISTS (SELECT 1 FROM handoff p WHERE p.parent_id = handoff.id AND p.part IS NOT NULL)
   FROM handoff WHERE id = ?;
 
 -- name: spec
@@ -73,14 +74,18 @@ SELECT spec FROM handoff WHERE id = ?;
 -- name: put_row
 UPDATE handoff SET state = ?, to_agent = ?, attempt = ?, epoch = ?, reroutes = ?, holder = ?, due_at = ?,
        lease_until = ?, timeout_at = ?, reminded = ?, tokens_reserved = ?, cost_reserved = ?, tokens_spent = ?,
-       cost_spent = ?, answer_id = ?, approved_by = ?, audit_head = ?, result = ?
+       cost_spent = ?, tokens_before = ?, cost_before = ?, answer_id = ?, approved_by = ?, audit_head = ?, result = ?
  WHERE id = ?;
 
 -- name: answer_line
 UPDATE handoff SET answer_id = ? WHERE id = ? AND answer_id IS NULL;
 
--- name: waiting_parent
-SELECT p.id FROM handoff l JOIN handoff p ON p.id = l.parent_id WHERE l.id = ? AND p.state = 'suspended';
+-- name: parts
+SELECT id, workflow_id, state FROM handoff WHERE parent_id = ? AND part IS NOT NULL AND answer_id IS NULL;
+
+-- name: line_open
+SELECT id FROM handoff WHERE workflow_id = ? AND line_id = ?
+   AND state NOT IN ('completed', 'failed', 'cancelled', 'refused');
 
 -- name: put_breaker
 INSERT INTO breaker (subject, failure, failures, opens, opened_at, probing) VALUES (?, ?, ?, ?, ?, ?)
@@ -104,7 +109,7 @@ INSERT INTO agent (id, profile, seen_at) VALUES (?1, ?2, ?3)
     ON CONFLICT (id) DO UPDATE SET profile = excluded.profile, available = 1, reason = '', seen_at = excluded.seen_at;
 
 -- name: seen_agent
-UPDATE agent SET seen_at = ? WHERE id = ?;
+UPDATE agent SET seen_at = ?, available = 1, reason = '' WHERE id = ?;
 
 -- name: mark_agent
 UPDATE agent SET available = ?, reason = ? WHERE id = ?;

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from baton.errors import Fenced
-from baton.guards.base import Verdict
+from baton.guards.base import ALLOW, Verdict
 from baton.lifecycle import TABLE, Event, State
-from baton.protocol.limits import Limits
+from baton.protocol.limits import Budget, Limits
 from baton.stores.base import Step
 from baton.testing.contracts.contract import Contract, refuses
 from baton.testing.contracts.evidence import flaws
@@ -62,9 +62,9 @@ class BudgetContract(Contract):
 
     def test_spending_on_the_way_comes_from_what_was_set_aside(self) -> None:
         handoff = self.begin()
-        assert self.store.spend(handoff.id, handoff.epoch, 30, 1_000_000)
+        assert self.store.spend(handoff.id, handoff.epoch, 30, 1_000_000) == ALLOW
         assert self.sums(handoff) == (70, 30, 4_000_000, 1_000_000)
-        assert self.store.spend(handoff.id, handoff.epoch, 90, 0)
+        assert self.store.spend(handoff.id, handoff.epoch, 90, 0) == ALLOW
         assert self.sums(handoff) == (0, 120, 4_000_000, 1_000_000)
 
     def test_what_was_counted_on_the_way_is_not_counted_again(self) -> None:
@@ -99,17 +99,37 @@ class BudgetContract(Contract):
 
     def test_spending_too_much_is_told_and_counted(self) -> None:
         handoff = self.begin()
-        assert self.store.spend(handoff.id, handoff.epoch, 1000, 0)
-        assert not self.store.spend(handoff.id, handoff.epoch, 1, 0)
-        assert not self.store.spend(handoff.id, handoff.epoch, 0, 50_000_001)
+        spend = self.store.spend
+        assert spend(handoff.id, handoff.epoch, 1000, 0) == ALLOW
+        told = spend(handoff.id, handoff.epoch, 1, 0), spend(handoff.id, handoff.epoch, 0, 50_000_001)
+        assert [(one.kind, one.error, one.limit) for one in told] == [
+            ("refuse", "BudgetExceeded", "max_tokens"),
+            ("refuse", "BudgetExceeded", "max_cost"),
+        ]
+        assert "1001 tokens used or set aside in this workflow, 1000 tokens allowed" in told[0].reason
         assert self.sums(handoff) == (0, 1001, 0, 50_000_001)
+
+    def test_other_limits_and_its_own_budget_hold_too(self) -> None:
+        spend, most = self.store.spend, Limits(max_tokens=200, max_cost=1.0)
+        handoff = self.begin()
+        assert spend(handoff.id, handoff.epoch, 200, 0, most) == ALLOW
+        assert spend(handoff.id, handoff.epoch, 1, 0, most).allowed == "at most 200 tokens"
+        assert spend(handoff.id, handoff.epoch, 0, 5_000_001, most).limit == "max_cost"
+        part = self.store.offer(delegation(handoff, budget=Budget(max_tokens=50)), allow)[0]
+        first = self.again(part.id)
+        assert spend(first.id, first.epoch, 50, 1_000_000) == ALLOW
+        self.end(first, Event.RELEASE)
+        second = self.again(part.id)  # what an earlier claim used, stays used
+        told = spend(second.id, second.epoch, 1, 0)
+        assert (told.limit, told.allowed) == ("max_tokens", "at most 50 tokens")
+        assert "in this handoff" in told.reason
 
     def test_what_others_set_aside_is_not_there_to_spend(self) -> None:
         handoff = self.begin()
         other = self.store.offer(delegation(handoff), allow)[0]
         self.again(other.id)
-        assert self.store.spend(handoff.id, handoff.epoch, 900, 0)
-        assert not self.store.spend(handoff.id, handoff.epoch, 1, 0)
+        assert self.store.spend(handoff.id, handoff.epoch, 900, 0) == ALLOW
+        assert self.store.spend(handoff.id, handoff.epoch, 1, 0).limit == "max_tokens"
 
     def test_a_stale_claim_spends_and_settles_nothing(self) -> None:
         handoff = self.begin()

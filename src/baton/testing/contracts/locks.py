@@ -132,7 +132,6 @@ class LockContract(Contract):
             (Event.RETRY, {}),
             (Event.PARK, {}),
             (Event.CANCEL, {}),
-            (Event.SUSPEND, {}),
         ]
         for event, more in ends:
             taken = self.working()

@@ -14,23 +14,21 @@ from baton.protocol.limits import Limits
 from baton.protocol.profile import Profile
 from baton.protocol.results import failed
 from baton.stores.base import Offer, Step
-from baton.testing.contracts.contract import Contract, refuses
+from baton.testing.contracts.contract import HandoffContract, refuses
 from baton.testing.contracts.evidence import flaws, names, trail
 from baton.testing.contracts.work import (
     LEASE,
     allow,
-    always,
     answer,
     claim_of,
     delegation,
     following,
+    refuse,
     request,
 )
 
 if TYPE_CHECKING:
     from baton.protocol.handoff import Handoff
-
-REFUSE = always(Verdict("refuse", "no more", limit="max_handoffs"))
 
 
 def breaks(*_: Any) -> Verdict:
@@ -38,25 +36,8 @@ def breaks(*_: Any) -> Verdict:
     raise LookupError("a guard broke")
 
 
-class StoreContract(Contract):
+class StoreContract(HandoffContract):
     """Subclass with `make`."""
-
-    def offer(self, offer: Offer | None = None, verdict: Verdict = ALLOW) -> Handoff:
-        """Make a handoff."""
-        made: Handoff = self.store.offer(offer or request(), always(verdict))[0]
-        return made
-
-    def claimed(self, offer: Offer | None = None) -> Handoff:
-        """Make a handoff and claim it."""
-        grant = self.store.claim(claim_of(self.offer(offer).id), allow)
-        assert grant.won
-        taken: Handoff = grant.handoff
-        return taken
-
-    def step(self, handoff: Handoff, event: Event, **more: Any) -> Any:
-        """Apply one event by the handoff's own claim, where it has one."""
-        epoch = handoff.epoch if handoff.state is State.CLAIMED else None
-        return self.store.advance(Step(id=handoff.id, event=event, epoch=epoch, **more), allow)
 
     def everything(self) -> tuple[Any, ...]:
         """All that a step could have changed."""
@@ -97,7 +78,7 @@ class StoreContract(Contract):
     def test_a_claim_that_is_refused_leaves_nothing(self) -> None:
         handoff = self.offer()
         before = self.everything()
-        grant = self.store.claim(claim_of(handoff.id), REFUSE)
+        grant = self.store.claim(claim_of(handoff.id), refuse)
         assert (grant.won, grant.verdict.limit) == (False, "max_handoffs")
         assert self.everything() == before
 
@@ -129,10 +110,10 @@ class StoreContract(Contract):
 
     def test_the_same_key_under_one_parent_is_made_once(self) -> None:
         parent, other = self.claimed(), self.claimed()
-        first = self.offer(delegation(parent, key="k"))
-        assert self.offer(delegation(parent, key="k")).id == first.id
-        assert self.offer(delegation(parent, key="l")).id != first.id
-        assert self.offer(delegation(other, key="k")).id != first.id
+        first = self.offer(delegation(parent, part="k"))
+        assert self.offer(delegation(parent, part="k")).id == first.id
+        assert self.offer(delegation(parent, part="l")).id != first.id
+        assert self.offer(delegation(other, part="k")).id != first.id
         assert len(self.store.find(parent_id=parent.id)) == 2
         assert flaws(self.store) == []
 
@@ -190,48 +171,6 @@ class StoreContract(Contract):
         for agent in ("b", "a", "b", "a"):
             last = self.store.offer(following(last, agent), look)[0]
         assert seen == [(0, 0), (0, 1), (1, 1), (1, 2)]
-
-    # --- lines -------------------------------------------------------------------------------------
-
-    def test_the_end_of_a_line_answers_its_first(self) -> None:
-        first = last = self.claimed()
-        for agent in ("b", "c"):
-            moved = self.step(last, Event.COMPLETE, result=answer("on"), then=following(last, agent))
-            assert moved.handoff.answer_id == ""
-            last = self.store.claim(claim_of(moved.then.id), allow).handoff
-        assert self.store.get(first.id).answer_id == ""
-        self.step(last, Event.COMPLETE, result=answer("the end"))
-        assert self.store.get(first.id).answer_id == last.id
-        assert self.store.returned(first.id).output == "the end"
-        assert flaws(self.store) == []
-
-    def test_the_answer_wakes_the_parent_that_waits(self) -> None:
-        parent = self.claimed()
-        child = self.claimed(delegation(parent))
-        self.step(parent, Event.SUSPEND)
-        moved = self.step(child, Event.COMPLETE, result=answer("half"), then=following(child, "c"))
-        assert self.store.get(parent.id).state is State.SUSPENDED
-        last = self.store.claim(claim_of(moved.then.id), allow).handoff
-        self.step(last, Event.FAIL, result=failed("no"))
-        assert self.store.get(parent.id).state is State.OFFERED
-        assert names(self.store, parent.id)[-2:] == ["suspended", "resumed"]
-        assert self.store.returned(child.id).error == "no"
-        assert flaws(self.store) == []
-
-    def test_a_parent_that_works_is_left_alone(self) -> None:
-        parent = self.claimed()
-        self.step(self.claimed(delegation(parent)), Event.COMPLETE, result=answer())
-        assert self.store.get(parent.id) == parent
-
-    def test_where_the_next_handoff_is_refused_the_step_is_not_taken(self) -> None:
-        handoff = self.claimed()
-        step = Step(id=handoff.id, event=Event.COMPLETE, epoch=1, result=answer(), then=following(handoff))
-        moved = self.store.advance(step, REFUSE)
-        assert (moved.verdict.kind, moved.then.state) == ("refuse", State.REFUSED)
-        assert self.store.get(handoff.id) == handoff
-        self.step(handoff, Event.COMPLETE, result=answer("instead"))
-        assert self.store.returned(handoff.id).output == "instead"
-        assert flaws(self.store) == []
 
     # --- fencing -----------------------------------------------------------------------------------
 

@@ -22,7 +22,6 @@ _OFFERED = {
 }
 _FROM_CLAIM = {
     State.DEFERRED: Event.DEFER,
-    State.SUSPENDED: Event.SUSPEND,
     State.PARKED: Event.PARK,
     State.COMPLETED: Event.COMPLETE,
     State.FAILED: Event.FAIL,

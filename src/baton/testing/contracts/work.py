@@ -20,6 +20,11 @@ def allow(handoff: Handoff, facts: Facts, limits: Limits) -> Verdict:  # noqa: A
     return ALLOW
 
 
+def refuse(handoff: Handoff, facts: Facts, limits: Limits) -> Verdict:  # noqa: ARG001 - a Decide
+    """Say no to everything."""
+    return Verdict("refuse", "no more", limit="max_handoffs")
+
+
 def always(verdict: Verdict) -> Decide:
     """A decision that is the same every time."""
     return lambda _handoff, _facts, _limits: verdict
@@ -48,7 +53,9 @@ def request(to: str = "a", *, limits: Limits | None = None, **more: Any) -> Offe
 def delegation(parent: Handoff, to: str = "b", **more: Any) -> Offer:
     """A handoff with a line of its own, whose end answers the parent."""
     handoff_id = clock.new_id()
-    return _below(parent, to, {"id": handoff_id, "line_id": handoff_id, "type": "delegation", **more})
+    return _below(
+        parent, to, {"id": handoff_id, "line_id": handoff_id, "part": handoff_id, "type": "delegation", **more}
+    )
 
 
 def following(before: Handoff, to: str = "b", **more: Any) -> Offer:

@@ -1,0 +1,69 @@
+"""The promises of `Store` about lines: who answers whom, and what ends with whom."""
+
+from __future__ import annotations
+
+from baton.errors import Fenced
+from baton.lifecycle import Event, State
+from baton.stores.base import Step
+from baton.testing.contracts.contract import HandoffContract, refuses
+from baton.testing.contracts.evidence import flaws, names
+from baton.testing.contracts.work import allow, answer, claim_of, delegation, following, refuse
+
+
+class LineContract(HandoffContract):
+    """Subclass with `make`."""
+
+    def test_the_end_of_a_line_answers_its_first(self) -> None:
+        first = last = self.claimed()
+        for agent in ("b", "c"):
+            moved = self.step(last, Event.COMPLETE, result=answer("on"), then=following(last, agent))
+            assert moved.handoff.answer_id == ""
+            last = self.store.claim(claim_of(moved.then.id), allow).handoff
+        assert self.store.get(first.id).answer_id == ""
+        self.step(last, Event.COMPLETE, result=answer("the end"))
+        assert self.store.get(first.id).answer_id == last.id
+        assert self.store.returned(first.id).output == "the end"
+        assert flaws(self.store) == []
+
+    def test_an_end_calls_off_what_was_delegated(self) -> None:
+        parent = self.claimed()
+        done, moved_on, open_, works = (self.claimed(delegation(parent, part=part)) for part in "1234")
+        self.step(done, Event.COMPLETE, result=answer("half"))
+        onward = self.step(moved_on, Event.COMPLETE, result=answer("on"), then=following(moved_on, "c")).then
+        onward = self.store.claim(claim_of(onward.id), allow).handoff
+        step = Step(id=onward.id, event=Event.COMPLETE, epoch=1, result=answer(), then=following(onward))
+        assert self.store.advance(step, refuse).then.ended  # the newest of its line, but not where the work stands
+        self.step(open_, Event.RELEASE)
+        below = self.claimed(delegation(works, part="below"))
+        self.step(parent, Event.COMPLETE, result=answer())
+        for part in (onward, open_, works, below):
+            assert self.store.get(part.id).state is State.CANCELLED, part
+        assert self.store.get(done.id).state is State.COMPLETED
+        assert self.store.get(moved_on.id).answer_id == onward.id
+        assert self.store.returned(works.id).error.startswith("Cancelled: the work that it was a part of")
+        assert names(self.store, below.id)[-1] == "cancelled"
+        refuses(Fenced, self.step, works, Event.COMPLETE, result=answer("late"))
+        assert flaws(self.store) == []
+
+    def test_work_that_is_parked_keeps_its_parts(self) -> None:
+        parent = self.claimed()
+        part = self.claimed(delegation(parent, part="1"))
+        self.step(parent, Event.PARK)
+        assert self.store.get(part.id).state is State.CLAIMED
+        self.store.advance(Step(id=parent.id, event=Event.COMPLETE, by="ana", result=answer("by hand")))
+        assert self.store.get(part.id).state is State.CANCELLED
+
+    def test_a_parent_that_works_is_left_alone(self) -> None:
+        parent = self.claimed()
+        self.step(self.claimed(delegation(parent)), Event.COMPLETE, result=answer())
+        assert self.store.get(parent.id) == parent
+
+    def test_where_the_next_handoff_is_refused_the_step_is_not_taken(self) -> None:
+        handoff = self.claimed()
+        step = Step(id=handoff.id, event=Event.COMPLETE, epoch=1, result=answer(), then=following(handoff))
+        moved = self.store.advance(step, refuse)
+        assert (moved.verdict.kind, moved.then.state) == ("refuse", State.REFUSED)
+        assert self.store.get(handoff.id) == handoff
+        self.step(handoff, Event.COMPLETE, result=answer("instead"))
+        assert self.store.returned(handoff.id).output == "instead"
+        assert flaws(self.store) == []
