@@ -13,12 +13,11 @@ import msgspec
 
 from baton import guards
 from baton.errors import BatonError
-from baton.lifecycle import OPEN, Event, State
+from baton.lifecycle import Event, State
 from baton.protocol.codec import near
 from baton.protocol.context import Fetch, thaw_state
-from baton.protocol.handoff import HUMAN, SUPERVISOR
+from baton.protocol.handoff import HUMAN
 from baton.protocol.limits import RISKS, Limits, tightest
-from baton.protocol.results import failed
 from baton.stores.base import Claim, Offer, Step
 from baton.stores.wake import Hub, Writer
 
@@ -87,7 +86,6 @@ class Crew:
         self.profiles: dict[str, Profile] = {}
         self.running: dict[str, Running] = {}
         self.listeners: list[Callable[[str, Handoff], None]] = []
-        self.delegating: set[str] = set()
         self.failures: dict[str, BaseException] = {}
         self.seal: Callable[[], int] = lambda: 0
         self.minders: WeakKeyDictionary[asyncio.AbstractEventLoop, Any] = WeakKeyDictionary()
@@ -165,7 +163,11 @@ class Crew:
     def tell(self, event: str, handoff: Handoff) -> None:
         """Let the listeners know what happened."""
         for listener in self.listeners:
-            listener(event, handoff)
+            try:
+                listener(event, handoff)
+            except Exception:
+                # What is told has happened: a listener cannot undo it, and must not stop what follows from it.
+                logger.exception("a listener failed at %s of handoff %s", event, handoff.id)
 
 
 def within(given: Limits | None, ceiling: Limits) -> Limits:
@@ -202,15 +204,3 @@ def give_back(crew: Crew, taken: Handoff | None) -> None:
     with suppress(BatonError):
         crew.store.advance(step)
     crew.hub.notify()
-
-
-def call_off(crew: Crew, parent: Handoff, by: str = SUPERVISOR) -> None:
-    """Cancel what an ended handoff had delegated: nobody waits for it any more."""
-    why = f"the work that it was a part of was {parent.status}"
-    for child in crew.store.find(workflow_id=parent.workflow_id, parent_id=parent.id, state=tuple(OPEN)):
-        if child.line_id == parent.line_id:
-            continue  # not a part but the next owner of the same work
-        result = failed(f"Cancelled: {why}", retryable=False)
-        with suppress(BatonError):
-            crew.store.advance(Step(id=child.id, event=Event.CANCEL, by=by, reason=why, result=result))
-            call_off(crew, child, by)
