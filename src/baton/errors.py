@@ -19,11 +19,13 @@ BatonError
 │   ├── Held             the work has another live owner
 │   ├── Locked           a file is locked by somebody else
 │   ├── Deadlock         waiting for a lock would never end
+│   ├── Contradiction    two branches of the work changed the same variable
 │   ├── Fenced           a newer claim exists; what the old one did is not applied
 │   └── IllegalTransition the state does not allow the event
 ├── Unfinished           the work did not end
 │   ├── TimedOut         the time given is over
-│   └── HandoffFailed    the agent failed and no attempt is left
+│   ├── HandoffFailed    the agent failed and no attempt is left
+│   └── Undecided        those who were asked did not agree
 ├── StoreError           the store cannot be used as asked
 └── AuditBroken          the audit trail does not verify
 """
@@ -109,6 +111,10 @@ class Deadlock(Conflict):
     """Waiting for a lock would never end: its holder waits for the one who asks."""
 
 
+class Contradiction(Conflict):
+    """Two branches of the work changed the same variable, and no reducer says what they come to."""
+
+
 class Fenced(Conflict):
     """A newer claim exists; what the old one did is not applied."""
 
@@ -127,6 +133,10 @@ class TimedOut(Unfinished):
 
 class HandoffFailed(Unfinished):
     """The agent failed and no attempt is left."""
+
+
+class Undecided(Unfinished):
+    """Those who were asked did not agree; where nobody catches it, a person decides."""
 
 
 class StoreError(BatonError):

@@ -11,17 +11,19 @@ import msgspec
 from baton.agents.python import FunctionAgent
 from baton.agents.relay import RelayAgent
 from baton.errors import BatonError, HandoffFailed, Malformed, NotFound, TimedOut, UnknownAgent, named
-from baton.flow import offer, prepare, recover, worker
+from baton.flow import broadcast, offer, prepare, recover, worker
 from baton.flow.crew import Crew, Settings, within
 from baton.flow.desk import Desk
 from baton.guards.complexity import classify
 from baton.lifecycle import ENDED, OPEN, State
 from baton.protocol import codec
 from baton.protocol.codec import near
-from baton.protocol.context import merge
-from baton.protocol.handoff import HUMAN, USER, Handoff, ReturnProtocol
+from baton.protocol.context import Context, merge
+from baton.protocol.groups import Answers, as_sends
+from baton.protocol.handoff import HUMAN, SUPERVISOR, USER, Handoff, ReturnProtocol
 from baton.protocol.limits import TIERS, Limits, as_limits, tightest
 from baton.protocol.options import (
+    AskOptions,
     Duration,
     ProfileOptions,
     RequestOptions,
@@ -33,14 +35,14 @@ from baton.protocol.options import (
     closed,
 )
 from baton.protocol.profile import Profile
-from baton.protocol.results import Return
+from baton.protocol.results import Return, Send
 from baton.stores import open_store
 from baton.stores.base import Step
 from baton.stores.holder import identity
 from baton.stores.trail import AuditTrail
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping
+    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
     from pathlib import Path
     from types import TracebackType
 
@@ -79,7 +81,8 @@ class Relay(Desk):
 
         `handoffs=False` keeps agents from handing on; `independent=True` lets one finish alone when its handoff is
         refused; `durability="process"` survives a crash of the program but not of the machine; `checkpoints` is the
-        folder of the audit's checkpoints. Settings: lease, backoff, routes, delegation_timeout, sequence, roots.
+        folder of the audit's checkpoints. Settings: lease, backoff, routes, delegation_timeout, sequence, reducers,
+        roots.
         """
         closed(settings, SettingOptions, "Relay")
         most = as_limits(limits) or Limits()
@@ -90,6 +93,10 @@ class Relay(Desk):
         chosen = Settings(limits=most, handoffs=handoffs, independent=independent, **given)
         self._crew = Crew(self.store, identity(), chosen)
         self._crew.entrust = lambda prepared: worker.entrust(self._crew, prepared)
+        self._crew.run_line = lambda handoff: worker.run_line(self._crew, handoff)
+        self._crew.gather = lambda offers, rule: broadcast.gather(self._crew, offers, rule)
+        self._crew.agents[SUPERVISOR] = broadcast.Broadcaster()
+        self._crew.profiles[SUPERVISOR] = Profile(agent_id=SUPERVISOR, description="asks several agents at once")
         self.audit = AuditTrail(self.store, checkpoints)
         self._crew.seal = self.audit.seal
 
@@ -190,6 +197,7 @@ class Relay(Desk):
         try:
             async with asyncio.timeout(timeout), worker.minded(self._crew):
                 await worker.run_line(self._crew, first, attach=attach, taken=taken)
+                await self._crew.beside()
         except TimeoutError:
             said = "; ".join(self.waits_for(first.workflow_id))
             late = TimedOut(
@@ -264,6 +272,26 @@ class Relay(Desk):
         async with worker.minded(self._crew):
             return await worker.run_line(self._crew, first, taken=taken)
 
+    async def broadcast(
+        self, to: Sequence[str | Send], task: str, *, from_agent: str = USER, **options: Unpack[AskOptions]
+    ) -> Answers:
+        """One task for several agents at once, or each its own with `Send`; what their answers come to.
+
+        `aggregate`, `field` and `visible` are those of `turn.broadcast`, `timeout` is how long an answer may take, and
+        the other options are those of `run`.
+        """
+        closed(options, AskOptions, "relay.broadcast")
+        given: dict[str, Any] = {**options}
+        asked = {name: given.pop(name) for name in broadcast.HOW if name in given}
+        asked["to"] = [codec.plain(one) for one in as_sends(to, task)]
+        context = given.pop("context", None) or Context()
+        given["context"] = msgspec.structs.replace(context, metadata={**context.metadata, broadcast.ASKED: asked})
+        if all(row.profile.agent_id != SUPERVISOR for row in self.store.agents()):
+            self.store.register(self._crew.profiles[SUPERVISOR])
+        first, taken = await self._begin(SUPERVISOR, task, {"from_agent": from_agent, **given})
+        result = await self._finished(first, None, taken=taken)
+        return codec.convert(result.output, Answers, "answers")
+
     def hand_off(self, request: Handoff, *, limits: Limits | Mapping[str, Any] | None = None) -> Handoff:
         """Offer work without waiting; a worker of the receiver takes it."""
         prepared = prepare.begin(self._crew, request, self._limits(as_limits(limits)))
@@ -285,7 +313,7 @@ class Relay(Desk):
     @property
     def names(self) -> tuple[str, ...]:
         """The agents that this process can run."""
-        return tuple(sorted(self._crew.agents))
+        return tuple(sorted(self._crew.agents.keys() - {SUPERVISOR}))
 
     def listen(self, listener: Callable[[str, Handoff], None]) -> None:
         """Be called with the event and the handoff at every step that this process takes."""

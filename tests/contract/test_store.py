@@ -6,6 +6,7 @@ from baton.stores import open_store
 from baton.testing.contracts import (
     BudgetContract,
     ClaimsContract,
+    GroupContract,
     LineContract,
     LockContract,
     StoreContract,
@@ -81,3 +82,12 @@ class TestLinesInSqlite(InSqlite, LineContract): ...
 
 
 class TestLinesInFile(InFile, LineContract): ...
+
+
+class TestGroupsInMemory(InMemory, GroupContract): ...
+
+
+class TestGroupsInSqlite(InSqlite, GroupContract): ...
+
+
+class TestGroupsInFile(InFile, GroupContract): ...

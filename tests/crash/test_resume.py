@@ -1,5 +1,6 @@
 """Real processes, killed with SIGKILL: nothing is lost, and nothing that was finished is done again."""
 
+import asyncio
 import os
 import random
 import signal
@@ -55,6 +56,23 @@ async def parent(turn):
 async def child(turn):
     mark("child-" + turn.task[-1])
     return turn.task
+
+@relay.agent("asker")
+async def asker(turn):
+    mark("asker")
+    answers = await turn.broadcast(["child", "long", "asking"], "part 7")
+    return [answer.status for answer in answers.answers]
+
+@relay.agent("chooser")
+async def chooser(turn):
+    mark("chooser")
+    answers = await turn.broadcast(["long", "other"], aggregate="any")
+    return [answers.output, *(answer.status for answer in answers.answers)]
+
+@relay.agent("other")
+async def other(turn):
+    mark("other")
+    await asyncio.sleep(3600)
 
 @relay.agent("build")
 async def build(turn):
@@ -172,6 +190,52 @@ def test_a_parent_killed_after_its_children_finished_does_not_run_them_again(tmp
         assert said(second) == "['part 0', 'part 1', 'part 2']"
     assert [len(marks(tmp_path, f"child-{n}")) for n in range(3)] == [1, 1, 1]
     assert len(marks(tmp_path, "parent")) == 2
+    assert relay.audit.verify().ok
+
+
+def test_a_group_outlives_the_process_that_asked(tmp_path, relay):
+    (tmp_path / "stop-long").touch()
+    with process(tmp_path, "run", "asker") as first:
+        for name in ("long", "asking", "child-7"):
+            until(lambda name=name: marks(tmp_path, name), name)
+        until(lambda: relay.store.find(to_agent="child", state="completed"), "the child's answer")
+        kill(first)
+    (asked,) = relay.store.find(to_agent="human")
+    relay.give_back(asked.id, "yes", by="ada")
+    (tmp_path / "stop-long").unlink()
+    with process(tmp_path, "resume") as second:
+        assert said(second) == "['success', 'success', 'success']"
+    assert [len(marks(tmp_path, name)) for name in ("asker", "child-7", "long", "asking")] == [2, 1, 2, 2]
+    assert len([one for one in relay.store.find() if one.aggregation]) == 3
+    assert relay.audit.verify().ok
+
+
+def test_a_group_is_decided_while_nobody_lives_who_asked(tmp_path, relay):
+    (tmp_path / "stop-long").touch()
+    with process(tmp_path, "run", "chooser") as first:
+        for name in ("long", "other"):
+            until(lambda name=name: marks(tmp_path, name), name)
+        kill(first)
+
+    @relay.agent("other")
+    async def other(turn):
+        return "mine"
+
+    async def work():
+        stop = asyncio.Event()
+        serving = asyncio.ensure_future(relay.work(stop))
+        async with asyncio.timeout(PATIENCE):
+            while not relay.store.find(to_agent="other", state="completed"):  # noqa: ASYNC110 - the store does not say when
+                await asyncio.sleep(0.01)
+        stop.set()
+        await serving
+
+    asyncio.run(work())
+    assert [one.status for one in relay.store.find(to_agent="long")] == ["cancelled"]
+    assert len(marks(tmp_path, "chooser")) == 1
+    with process(tmp_path, "resume") as second:
+        assert said(second) == "['mine', 'failed', 'success']"
+    assert [len(marks(tmp_path, name)) for name in ("chooser", "long", "other")] == [2, 1, 1]
     assert relay.audit.verify().ok
 
 

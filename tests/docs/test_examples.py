@@ -55,6 +55,15 @@ BudgetExceeded: max_tokens: this handoff's own budget is 5000 tokens, with 1000 
 in this workflow; give it Budget(max_tokens=1000) or less, or raise Limits.max_tokens
 written, for at most 1000 tokens; 9000 tokens used so far
 """,
+    "majority": """\
+ship, with {'"ship"': 2, '"wait"': 1}
+{'by': 'security', 'verdict': 'ship'} ['success', 'failed', 'failed']
+""",
+    "parallel": """\
+read about Redis: yes
+read about caching patterns: yes
+two places read the same rows
+""",
     "delegation": """\
 researcher: use a short time to live
 scout: two places read the same rows
@@ -132,7 +141,7 @@ def test_every_public_name_is_used_where_people_learn():
     text = "\n".join(page.read_text(encoding="utf-8") for page in [*EXAMPLES.glob("*.py"), *pages])
     known = set().union(*(re.findall(r"\w+", line) for line in re.findall(r"from baton import (.*)", text)))
     kinds = {name for name in baton.__all__ if name in vars(errors)} - {"BatonError"}
-    assert set(baton.__all__) - known - kinds == {"Send"}  # with broadcast, which is not there yet
+    assert set(baton.__all__) - known - kinds == set()
     assert {"Refused", "HandoffFailed", "Held", "Fenced"} <= known  # what a program tells apart
 
 

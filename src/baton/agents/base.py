@@ -5,7 +5,7 @@ An agent is one method. Adding a way to run agents is one file beside this one a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol, Unpack
 
 from baton.errors import Malformed
@@ -15,9 +15,10 @@ if TYPE_CHECKING:
     from os import PathLike
 
     from baton.protocol.context import Message
+    from baton.protocol.groups import Answers
     from baton.protocol.handoff import Handoff
-    from baton.protocol.options import PartOptions
-    from baton.protocol.results import Return
+    from baton.protocol.options import GroupOptions, PartOptions
+    from baton.protocol.results import Return, Send
 
 
 class Turn(Protocol):
@@ -72,6 +73,20 @@ class Turn(Protocol):
         Options: timeout, on_failure ("fail", "retry", "escalate"), on_timeout, max_attempts, budget, priority,
         deadline, reason, goal, capabilities that are required, risk, rationale, update of the variables that the
         other one sees, share as the names of those that cross (by default all).
+        """
+        ...
+
+    async def broadcast(
+        self, to: Sequence[str | Send], task: str = "", *, key: str = "", **options: Unpack[GroupOptions]
+    ) -> Answers:
+        """Give several agents the same task at once, or each its own with `Send`, and wait for what it comes to.
+
+        `aggregate`: "all" waits for everybody, "any" for the first success, "majority" for more than half of those
+        asked to agree in one `field` of their answers; whoever is not needed any more is called off and told. Where
+        no majority is possible, Undecided is raised; not caught, a person decides. Two that change one variable need
+        `Relay(reducers={…})`. Made together or not at all, and remembered by `key` like `delegate`.
+
+        Further options: visible=True to tell each who else is asked, and those of `delegate`.
         """
         ...
 

@@ -22,11 +22,12 @@ from baton.stores.base import Claim, Offer, Step
 from baton.stores.wake import Hub, Writer
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from baton.agents.base import Agent
     from baton.guards.base import Facts, Verdict
     from baton.protocol.artifacts import Artifact
+    from baton.protocol.groups import Aggregation, Answers, Reducer
     from baton.protocol.handoff import Handoff
     from baton.protocol.profile import Profile
     from baton.protocol.results import Return
@@ -50,6 +51,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     routes: dict[str, tuple[str, ...]] = {}
     delegation_timeout: float = 600.0
     sequence: dict[str, str] = {}  # who comes next when an agent is done
+    reducers: Mapping[str, Reducer] = {}  # what two branches that set the same variable come to
     roots: tuple[str, ...] = ()  # where artifacts may stand, beside relative paths
 
 
@@ -92,6 +94,9 @@ class Crew:
         self.hub = Hub(store)
         self.write = Writer(store, self.hub)
         self.entrust: Callable[[Offer], Awaitable[Return]]
+        self.run_line: Callable[[Handoff], Awaitable[Return]]
+        self.gather: Callable[[Sequence[Offer], Aggregation], Awaitable[Answers]]
+        self.asides: set[asyncio.Future[Return]] = set()  # work for whose answer nobody waits
         self._states: OrderedDict[str, Mapping[str, Any]] = OrderedDict()
 
     @property
@@ -102,6 +107,10 @@ class Crew:
     def judge_offer(self, handoff: Handoff, facts: Facts, limits: Limits) -> Verdict:
         """Whether this handoff may be made: within the workflow's limits, and those of who makes it."""
         return guards.decide(guards.OFFER, handoff, facts, self._both(limits))
+
+    def judge_group(self, handoff: Handoff, facts: Facts, limits: Limits) -> Verdict:
+        """Whether this handoff of a group may be made, and what is set aside for it."""
+        return guards.decide(guards.GROUP, handoff, facts, self._both(limits))
 
     def judge_claim(self, handoff: Handoff, facts: Facts, limits: Limits) -> Verdict:
         """Whether this handoff may be taken now: within the workflow's limits, and those of who takes it."""
@@ -159,6 +168,23 @@ class Crew:
         except asyncio.CancelledError:
             drop()  # the writer may have answered just before, and takes this caller for served
             raise
+
+    def leave(self, handoffs: Sequence[Handoff]) -> None:
+        """Work on these beside what is waited for."""
+        for handoff in handoffs:
+            task = asyncio.ensure_future(self.run_line(handoff))
+            self.asides.add(task)
+            task.add_done_callback(self._aside)
+
+    async def beside(self) -> None:
+        """Wait for what this event loop works on beside."""
+        loop = asyncio.get_running_loop()
+        await asyncio.gather(*(task for task in self.asides if task.get_loop() is loop), return_exceptions=True)
+
+    def _aside(self, task: asyncio.Future[Return]) -> None:
+        self.asides.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            logger.error("work for whose answer nobody waits stopped", exc_info=error)
 
     def tell(self, event: str, handoff: Handoff) -> None:
         """Let the listeners know what happened."""

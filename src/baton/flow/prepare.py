@@ -11,7 +11,7 @@ from baton import clock
 from baton.errors import Malformed
 from baton.protocol.artifacts import Artifact, inside
 from baton.protocol.context import Blob, Context, Message, append, freeze_state, merge
-from baton.protocol.handoff import SUPERVISED, USER, Handoff, checked, fingerprint
+from baton.protocol.handoff import SUPERVISED, SUPERVISOR, USER, Handoff, checked, fingerprint
 from baton.protocol.limits import smaller
 from baton.protocol.secrets import redact, redact_value
 from baton.stores.base import Offer, Workflow
@@ -62,7 +62,7 @@ def from_outside(request: Handoff) -> Handoff:
 
 
 _PLAIN = Handoff(from_agent="", to_agent="")
-_UNWRITTEN = {name: getattr(_PLAIN, name) for name in (*SUPERVISED, "parent_id", "part") if name != "id"}
+_UNWRITTEN = {name: getattr(_PLAIN, name) for name in (*SUPERVISED, "parent_id", "part", "aggregation") if name != "id"}
 
 
 def request(to_agent: str, task: str, **fields: Any) -> Handoff:
@@ -104,6 +104,8 @@ def follow(crew: Crew, before: Handoff, command: Command, to_agent: str, context
         max_attempts=before.max_attempts,
         return_protocol=before.return_protocol,
         budget=before.budget,
+        broadcast_group_id=before.broadcast_group_id,
+        aggregation=before.aggregation,
     )
     # Where the receiver lives in this process, offer and claim share a commit: no moment without an owner.
     take = crew.claim if to_agent in crew.agents else None
@@ -122,7 +124,7 @@ def delegate(parent: Handoff, to_agent: str, task: str, key: str, **fields: Any)
             to_agent,
             task,
             id=handoff_id,
-            from_agent=parent.to_agent,
+            from_agent=parent.from_agent if parent.to_agent == SUPERVISOR else parent.to_agent,
             part=key,
             workflow_id=parent.workflow_id,
             conversation_id=parent.conversation_id,
@@ -132,8 +134,7 @@ def delegate(parent: Handoff, to_agent: str, task: str, key: str, **fields: Any)
             hop=parent.hop + 1,
             depth=parent.depth + 1,
             traceparent=parent.traceparent,
-            type="delegation",
-            **fields,
+            **{"type": "delegation", **fields},
         )
     )
 

@@ -64,6 +64,9 @@ CLAIM: tuple[Guard, ...] = (
 )
 
 
+GROUP: tuple[Guard, ...] = (*OFFER, reserve)  # those who are asked together have what they need set aside at once
+
+
 def decide(guards: Iterable[Guard], handoff: Handoff, facts: Facts, limits: Limits) -> Verdict:
     """Ask the guards in order: the first objection wins; without one, all that was granted."""
     granted = ALLOW
@@ -83,4 +86,4 @@ def decide(guards: Iterable[Guard], handoff: Handoff, facts: Facts, limits: Limi
     return granted
 
 
-__all__ = ["ALLOW", "CLAIM", "OFFER", "Breaker", "Facts", "Guard", "Verdict", "decide"]
+__all__ = ["ALLOW", "CLAIM", "GROUP", "OFFER", "Breaker", "Facts", "Guard", "Verdict", "decide"]

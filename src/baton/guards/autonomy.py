@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from baton.guards.base import ALLOW, Facts, Verdict
-from baton.protocol.handoff import HUMAN, Handoff
+from baton.protocol.handoff import HUMAN, SUPERVISOR, Handoff
 from baton.protocol.limits import RISKS, Autonomy, Limits
 
 
@@ -12,7 +12,7 @@ def target_allowed(handoff: Handoff, facts: Facts, _limits: Limits) -> Verdict:
     sender = facts.sender
     if sender is None or sender.allowed_targets is None:
         return ALLOW
-    if handoff.to_agent in sender.allowed_targets or handoff.to_agent == HUMAN:
+    if handoff.to_agent in sender.allowed_targets or handoff.to_agent in {HUMAN, SUPERVISOR}:
         return ALLOW
     allowed = ", ".join(sender.allowed_targets) or "none but a person"
     return _refusal(

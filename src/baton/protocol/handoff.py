@@ -11,6 +11,7 @@ from baton.errors import Malformed
 from baton.lifecycle import ENDED, State
 from baton.protocol import codec
 from baton.protocol.context import Context
+from baton.protocol.groups import Aggregation
 from baton.protocol.limits import Autonomy, Budget, Risk, as_tokens
 
 SCHEMA_VERSION = 1
@@ -84,6 +85,7 @@ class Handoff(codec.Record, frozen=True, kw_only=True):
     depth: int = 0
     part: str = ""  # what the sender calls this part of its work, so that it is made once
     broadcast_group_id: str = ""
+    aggregation: Aggregation | None = None  # in a broadcast whose answers count: what they come to
     traceparent: str = ""
     priority: Priority = "normal"
     deadline: codec.Time | None = None
@@ -299,7 +301,7 @@ def checked(handoff: Handoff) -> Handoff:
         raise Malformed(f"schema_version: {handoff.schema_version}; this version reads {SCHEMA_VERSION}")
     if handoff.type == "delegation" and not answer.timeout:
         raise Malformed("return_protocol.timeout: a delegation needs one; give the longest wait in seconds")
-    if handoff.type in {"delegation", "escalation"} and not handoff.task.strip():
+    if handoff.type in {"delegation", "broadcast", "escalation"} and not handoff.task.strip():
         raise Malformed("task: empty; say what the receiver has to do")
     if handoff.type == "escalation" and not handoff.audit.decision_rationale.strip():
         raise Malformed("audit.decision_rationale: empty; an escalation says why")

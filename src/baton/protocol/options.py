@@ -6,7 +6,7 @@ the supervisor writes (an approval, a claim, a count) cannot be slipped in as an
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Literal, TypedDict
 
@@ -49,6 +49,14 @@ class PartOptions(WorkOptions, total=False):
     share: Sequence[str]  # the names of the shared variables that it sees; by default all
 
 
+class GroupOptions(PartOptions, total=False):
+    """What `turn.broadcast` takes besides."""
+
+    aggregate: Literal["all", "any", "majority"]  # whose answers are needed; by default all
+    field: str  # majority: the field of the answers that is counted
+    visible: bool  # whether each is told who else is asked
+
+
 class RequestOptions(WorkOptions, total=False):
     """What a request from outside, which begins a workflow, takes besides."""
 
@@ -69,6 +77,15 @@ class RunOptions(RequestOptions, total=False):
     """What `run`, `run_sync` and `stream` take besides."""
 
     from_agent: str  # in whose name; by default `user`
+
+
+class AskOptions(RequestOptions, total=False):
+    """What `relay.broadcast` takes besides."""
+
+    aggregate: Literal["all", "any", "majority"]  # whose answers are needed; by default all
+    field: str  # majority: the field of the answers that is counted
+    visible: bool  # whether each is told who else is asked
+    timeout: Duration  # how long the answers may take
 
 
 class ProfileOptions(TypedDict, total=False):
@@ -96,6 +113,7 @@ class SettingOptions(TypedDict, total=False):
     routes: Mapping[str, Sequence[str]]  # who else may do the work of whom, or work that needs a capability
     delegation_timeout: Duration  # how long a delegation may take that names no time-out; 600 seconds
     sequence: Mapping[str, str]  # who comes next when an agent is done
+    reducers: Mapping[str, Callable[[Any, Any], Any]]  # what a variable that two branches set comes to; "*" is any
     roots: Sequence[str]  # where artifacts may stand, beside relative paths
 
 

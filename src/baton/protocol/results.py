@@ -79,8 +79,16 @@ class Return(codec.Record, frozen=True, kw_only=True):
 class Send(msgspec.Struct, frozen=True):
     """One of several parallel handoffs."""
 
-    agent: str
-    update: dict[str, Any] = {}
+    agent: str  # whom
+    update: dict[str, Any] = {}  # what this one sees in the shared variables besides; "task" is its task
+    task: str = ""  # by default that of the whole
+    returns: bool = True  # whether the answer counts; else nobody waits for it
+
+    def __post_init__(self) -> None:
+        codec.name(self.agent, "Send.agent")
+        if not isinstance(self.update, Mapping):
+            raise Malformed(f"Send.update: {self.update!r:.60} is not an object; write {{name: value}}")
+        codec.text(self.task or self.update.get("task", ""), "Send.task")
 
 
 class Command(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -150,6 +158,8 @@ def _instruction(command: Command) -> None:
     if not isinstance(goto, str) and not (isinstance(goto, list) and all(isinstance(one, Send) for one in goto)):
         said = getattr(goto, "__name__", goto)
         raise Malformed(f"Command.goto: {said!r:.60} is not the name of an agent; write its name as text")
+    if isinstance(goto, list) and not goto:
+        raise Malformed("Command.goto: an empty list; name at least one agent, or return an answer")
     if not isinstance(command.update, Mapping):
         raise Malformed(f"Command.update: {command.update!r:.60} is not an object; write update={{name: value}}")
     codec.names(command.needs, "Command.needs")

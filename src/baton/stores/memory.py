@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from baton.protocol.handoff import Handoff
     from baton.protocol.limits import Limits
     from baton.protocol.locks import Lock
+    from baton.protocol.results import Return
     from baton.stores.base import Offer, Workflow
     from baton.stores.change import Change, Made, Sums
 
@@ -126,6 +127,15 @@ class MemoryStore(MemoryReads, Steps):
     def _line_open(self, head: Handoff) -> list[str]:
         line = (self._rows[one].handoff for one in self._within[head.workflow_id]) if head.ended else (head,)
         return [one.id for one in line if one.line_id == head.id and not one.ended]
+
+    def group_answers(self, parent_id: str, group_id: str) -> list[tuple[str, Return | None]]:
+        """Everybody of a group, in the order in which they were asked, and what they answered."""
+        heads = [self._rows[part].handoff for part in self._parts.get(parent_id, ())]
+        return [
+            (head.id, self.returned(head.id) if head.answer_id else None)
+            for head in heads
+            if head.broadcast_group_id == group_id
+        ]
 
     def offered(self, agents: Sequence[str]) -> list[str]:
         """The next handoff of each agent, by priority and then in the order of their arrival."""

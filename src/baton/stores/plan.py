@@ -10,17 +10,18 @@ from __future__ import annotations
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Protocol
 
+import msgspec
+
 from baton.errors import Fenced, IllegalTransition, Malformed
 from baton.guards import breaker
 from baton.guards.base import ALLOW
-from baton.guards.budget import overspent
 from baton.lifecycle import AUDIT_NAME, ENDED, Event, State, after, legal
 from baton.protocol.audit import FENCED, INITIATED, LATE
 from baton.protocol.codec import EPOCH, canonical_record, digest, iso, to_time
 from baton.protocol.context import Blob
 from baton.protocol.handoff import HUMAN, SUPERVISOR, Handoff
-from baton.protocol.limits import micro
 from baton.protocol.results import failed
+from baton.stores import groups, money
 from baton.stores.base import Claim, Grant, Moved, Offer, Step
 from baton.stores.change import Audited, Change, Made, Sums
 from baton.stores.due import first_due, moment, timeout_at
@@ -53,6 +54,7 @@ class Reader(Protocol):
     ) -> tuple[Facts, Limits]: ...
     def breakers_of(self, handoff: Handoff) -> Sequence[Breaker]: ...
     def parts(self, handoff_id: str) -> Iterable[str]: ...
+    def group_answers(self, parent_id: str, group_id: str) -> Iterable[tuple[str, Return | None]]: ...
     def offered(self, agents: Sequence[str]) -> Iterable[str]: ...
     def workflow(self, workflow_id: str) -> Workflow | None: ...
 
@@ -64,6 +66,7 @@ class Plan(Change, gc=False):
     clean: Clean = bytes  # which leaves them as they are
     now: int = 0
     moment: datetime = EPOCH
+    closed: set[str] = msgspec.field(default_factory=set)  # groups whose others are called off already
     late: Fenced | None = None  # raised once the late return is written down
 
     def __post_init__(self) -> None:
@@ -76,21 +79,23 @@ class Plan(Change, gc=False):
             return existing, ALLOW
         handoff = offer.handoff
         if offer.parent_epoch is not None:
-            self._hold(handoff.parent_id, offer.parent_epoch)
+            self.hold(handoff.parent_id, offer.parent_epoch)
         if offer.workflow is not None:
             self.workflow = replace(offer.workflow, agents=(handoff.to_agent,), created_at=self.now)
         judged = self.rows.facts(handoff, self.now, bytes.fromhex(offer.fingerprint), self.workflow)
         verdict = decide(handoff, *judged)
-        return self._make(offer, judged, verdict, accept), verdict
+        return self.make(offer, judged, verdict, accept), verdict
 
-    def _hold(self, handoff_id: str, epoch: int) -> None:
+    def hold(self, handoff_id: str, epoch: int) -> None:
+        """Only the current claim may delegate."""
         parent = self.rows.row(handoff_id).handoff
         if parent.state is not State.CLAIMED or parent.epoch != epoch:
             raise Fenced(f"handoff {handoff_id}: claim {epoch} is no longer current; it cannot delegate any more")
 
-    def _make(
+    def make(
         self, offer: Offer, judged: tuple[Facts, Limits], verdict: Verdict, accept: Decide | None = None
     ) -> Handoff:
+        """Write a new handoff as the verdict lets it begin."""
         handoff, (facts, limits) = offer.handoff, judged
         state = _AFTER_OFFER.get(verdict.kind, State.REJECTED)
         warnings = (*handoff.warnings, *verdict.warnings) if verdict.warnings else handoff.warnings
@@ -110,7 +115,7 @@ class Plan(Change, gc=False):
         row = row or self._begin(Row(handoff, head), verdict, limits)
         self.made.append(Made(row, spec, bytes.fromhex(offer.fingerprint), self.now))
         if offer.workflow is None and state is not State.REFUSED:
-            sums = self._summed(handoff)
+            sums = self.summed(handoff)
             sums.handoffs += 1
             if handoff.to_agent not in facts.agents:
                 sums.agents = (*facts.agents, handoff.to_agent)
@@ -129,6 +134,9 @@ class Plan(Change, gc=False):
             wait = None
             self._alert(handoff.id, f"{handoff.from_agent} asks: {handoff.task:.200}")
         due = self.now if state is State.REJECTED else first_due(handoff, wait, self.now)
+        if state is State.OFFERED:
+            money.reserve(self, row, verdict)
+            row = replace(row, tokens_reserved=verdict.reserve_tokens, cost_reserved=verdict.reserve_cost)
         return replace(row, handoff=replace(handoff, due_at=moment(due)), due_at=due)
 
     def claim(self, claim: Claim, decide: Decide) -> Grant:
@@ -145,6 +153,7 @@ class Plan(Change, gc=False):
         if handoff.state is not State.OFFERED:
             return Grant(handoff=handoff)
         facts, limits = self.rows.facts(handoff, self.now)
+        facts = money.without_own(facts, row)
         verdict = decide(handoff, facts, limits)
         if verdict.kind != "allow":
             return Grant(handoff=handoff, verdict=verdict)
@@ -171,11 +180,7 @@ class Plan(Change, gc=False):
         head = self._record(taken, "accepted", Note(by=claim.holder, detail=detail), row.head)
         if row.told:
             self.settled.append((taken.id, claim.holder))
-        tokens, cost = verdict.reserve_tokens, verdict.reserve_cost
-        if tokens or cost:
-            sums = self._summed(handoff)
-            sums.tokens_reserved += tokens
-            sums.cost_reserved += cost
+        money.reserve(self, row, verdict)
         if verdict.probe:
             self.breakers += [replace(one, probing=handoff.id) for one in facts.breakers if one.opened_at]
         return Row(
@@ -184,8 +189,8 @@ class Plan(Change, gc=False):
             due,
             lease_until,
             ends,
-            tokens_reserved=tokens,
-            cost_reserved=cost,
+            tokens_reserved=verdict.reserve_tokens,
+            cost_reserved=verdict.reserve_cost,
             tokens_spent=row.tokens_spent,
             cost_spent=row.cost_spent,
             tokens_before=row.tokens_spent,
@@ -226,18 +231,19 @@ class Plan(Change, gc=False):
     def _judge(self, step: Step, row: Row, state: State, decide: Decide | None, accept: Decide | None) -> Moved:
         """The step, and the next handoff of its line if the guards let it pass; neither without the other."""
         if step.then is None:
-            return Moved(self._apply(step, row, state))
+            return Moved(self.apply(step, row, state))
         if decide is None:
             raise Malformed("advance: a step with `then` needs `decide`, or the next handoff would be lost")
         judged = self.rows.facts(step.then.handoff, self.now, bytes.fromhex(step.then.fingerprint))
         verdict = decide(step.then.handoff, *judged)
         if verdict.kind == "refuse":
-            refused = self.rows.existing(step.then) or self._make(step.then, judged, verdict)
+            refused = self.rows.existing(step.then) or self.make(step.then, judged, verdict)
             return Moved(row.handoff, refused, verdict)
-        moved = self._apply(step, row, state)
-        return Moved(moved, self._make(step.then, judged, verdict, accept), verdict)
+        moved = self.apply(step, row, state)
+        return Moved(moved, self.make(step.then, judged, verdict, accept), verdict)
 
-    def _apply(self, step: Step, row: Row, state: State) -> Handoff:
+    def apply(self, step: Step, row: Row, state: State) -> Handoff:
+        """Write one event, with all that follows from it for others."""
         handoff, event = row.handoff, step.event
         due_at = self.now if step.due_at is None and state is State.REJECTED else step.due_at
         remind = event is Event.REMIND
@@ -259,7 +265,7 @@ class Plan(Change, gc=False):
         head = self._record(moved, AUDIT_NAME[event], step, head)
         self.said.append(step.to_agent)
         self.blobs += step.blobs
-        tokens, cost = (0, 0) if remind else self._settle(step, row)
+        tokens, cost = (0, 0) if remind else money.settle(self, step, row)
         held = state is State.CLAIMED
         self.moved.append(
             Row(
@@ -288,6 +294,8 @@ class Plan(Change, gc=False):
             self._alert(moved.id, step.reason or "parked")
         if ends_line and handoff.line_id != handoff.id:
             self.answered.append((handoff.line_id, handoff.id))
+        if ends_line and handoff.broadcast_group_id:
+            groups.close(self, moved, step.result)
         if row.parts and state in ENDED:
             self._call_off(moved, step.by if event is Event.CANCEL else SUPERVISOR)
         return moved
@@ -297,22 +305,11 @@ class Plan(Change, gc=False):
         why = f"the work that it was a part of was {parent.status}"
         result = failed(f"Cancelled: {why}", retryable=False)
         for part in self.rows.parts(parent.id):
-            step = Step(id=part, event=Event.CANCEL, by=by, reason=why, result=result)
-            self._apply(step, self.rows.row(part), State.CANCELLED)
-
-    def _settle(self, step: Step, row: Row) -> tuple[int, int]:
-        """Give back what was reserved and count what was used beyond what was counted on the way."""
-        result = step.result
-        counted, paid = row.tokens_spent - row.tokens_before, row.cost_spent - row.cost_before
-        tokens = max(0, result.audit.tokens_consumed - counted) if result else 0
-        cost = max(0, (micro(result.audit.cost) or 0) - paid) if result else 0
-        if row.tokens_reserved or row.cost_reserved or tokens or cost:
-            sums = self._summed(row.handoff)
-            sums.tokens_reserved -= row.tokens_reserved
-            sums.cost_reserved -= row.cost_reserved
-            sums.tokens_spent += tokens
-            sums.cost_spent += cost
-        return tokens, cost
+            row = self.rows.row(part)
+            if row.handoff.return_protocol.expected:  # the others nobody waits for: they go on
+                self.closed.add(row.handoff.broadcast_group_id)
+                step = Step(id=part, event=Event.CANCEL, by=by, reason=why, result=result)
+                self.apply(step, row, State.CANCELLED)
 
     def _settle_breakers(self, step: Step, row: Row) -> None:
         outcome = breaker.failure(step.event, step.result, step.cause)
@@ -320,37 +317,6 @@ class Plan(Change, gc=False):
         if known or outcome:
             said = outcome or ("success" if step.event is Event.COMPLETE else "")
             self.breakers += breaker.settled(row.handoff, known, said, self.now)
-
-    def spend(self, handoff_id: str, epoch: int, tokens: int, cost: int, most: Limits | None = None) -> Verdict:
-        """Count tokens and money; refused where the workflow, `most` or its own budget does not allow them."""
-        if tokens < 0 or cost < 0:
-            raise Malformed(f"spend: {tokens} tokens, {cost} of money; neither can be negative")
-        row = self.rows.row(handoff_id)
-        flow = self.rows.workflow(row.handoff.workflow_id)
-        if flow is None or row.handoff.state is not State.CLAIMED or row.handoff.epoch != epoch:
-            raise Fenced(f"handoff {handoff_id}: claim {epoch} is no longer current; stop working on it")
-        kept_tokens, kept_cost = min(row.tokens_reserved, tokens), min(row.cost_reserved, cost)
-        sums = self._summed(row.handoff)
-        sums.tokens_reserved -= kept_tokens
-        sums.cost_reserved -= kept_cost
-        sums.tokens_spent += tokens
-        sums.cost_spent += cost
-        spent = replace(
-            row,
-            tokens_reserved=row.tokens_reserved - kept_tokens,
-            cost_reserved=row.cost_reserved - kept_cost,
-            tokens_spent=row.tokens_spent + tokens,
-            cost_spent=row.cost_spent + cost,
-        )
-        self.moved.append(spent)
-        more = tokens - kept_tokens, cost - kept_cost
-        used = flow.tokens_spent + flow.tokens_reserved + more[0], flow.cost_spent + flow.cost_reserved + more[1]
-        own = (spent.tokens_spent, spent.cost_spent)
-        return (
-            overspent("this workflow", used, more, flow.limits, most)
-            or overspent("this handoff", own, (tokens, cost), row.handoff.budget)
-            or ALLOW
-        )
 
     def _written(self, result: Return) -> bytes:
         data = self.clean(canonical_record(result))
@@ -361,7 +327,8 @@ class Plan(Change, gc=False):
         self.said.append(text)
         self.alerts.append((subject, self.clean(text.encode(errors="surrogatepass")).decode(errors="surrogatepass")))
 
-    def _summed(self, handoff: Handoff) -> Sums:
+    def summed(self, handoff: Handoff) -> Sums:
+        """What this transaction adds to the counts of the workflow."""
         if self.sums is None:
             self.sums = Sums(handoff.workflow_id)
         return self.sums

@@ -116,8 +116,11 @@ def stored(handoff: Handoff, clean: Clean) -> tuple[Handoff, bytes]:
 
 
 FOUND = frozenset(
-    ("id", "workflow_id", "parent_id", "line_id", "from_agent", "to_agent", "state", "holder", "conversation_id")
-)
+    (
+        "id", "workflow_id", "parent_id", "line_id", "from_agent", "to_agent", "state", "holder", "conversation_id",
+        "broadcast_group_id",
+    )
+)  # fmt: skip
 AUDITED = frozenset(("handoff_id", "task_id", "from_agent", "to_agent"))
 
 

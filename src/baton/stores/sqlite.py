@@ -14,7 +14,7 @@ from baton.protocol.codec import canonical_record
 from baton.protocol.handoff import rank
 from baton.protocol.locks import Lock
 from baton.stores.connection import statements
-from baton.stores.rows import Row, read_agents, read_limits, read_profile, read_spec, stands
+from baton.stores.rows import Row, read_agents, read_limits, read_profile, read_return, read_spec, stands
 from baton.stores.sqlite_reads import Reads
 from baton.stores.steps import Steps
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from baton.protocol.handoff import Handoff
     from baton.protocol.limits import Limits
+    from baton.protocol.results import Return
     from baton.stores.base import Offer, Workflow
     from baton.stores.change import Change, Made
     from baton.stores.connection import Database
@@ -132,6 +133,11 @@ class SqliteStore(Reads, Steps):
             found += [part for (part,) in moved_on]
         return found
 
+    def group_answers(self, parent_id: str, group_id: str) -> list[tuple[str, Return | None]]:
+        """Everybody of a group, in the order in which they were asked, and what they answered."""
+        found = self._db.rows(SQL["group_answers"], (parent_id, group_id))
+        return [(head, None if data is None else read_return(data)) for head, data in found]
+
     def offered(self, agents: Sequence[str]) -> list[str]:
         """The next handoff of each agent, by priority and then in the order of their arrival."""
         heads = [row for agent in agents for row in self._db.rows(SQL["next_offered"], (agent,))]
@@ -191,7 +197,8 @@ class SqliteStore(Reads, Steps):
         self._db.execute(
             SQL["insert_handoff"],
             (
-                handoff.id, handoff.workflow_id, handoff.parent_id or None, handoff.part or None, handoff.line_id,
+                handoff.id, handoff.workflow_id, handoff.parent_id or None, handoff.part or None,
+                handoff.broadcast_group_id or None, handoff.line_id,
                 handoff.from_agent, handoff.to_agent, handoff.state, rank(handoff.priority), made.fingerprint,
                 row.due_at, row.head, made.created_at, made.spec, row.result, handoff.answer_id or None,
                 handoff.attempt, handoff.epoch, handoff.holder or None, row.lease_until, row.timeout_at,

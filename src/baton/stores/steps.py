@@ -7,11 +7,12 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from baton.protocol.secrets import redact_bytes, suspicious
+from baton.stores import groups, money
 from baton.stores.locking import Locking
 from baton.stores.plan import Plan, Reader
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from baton.guards.base import Verdict
     from baton.protocol.handoff import Handoff
@@ -49,6 +50,13 @@ class Steps(Reader, Locking, Protocol):
             self.write(plan)
             return made
 
+    def offer_all(self, offers: Sequence[Offer], decide: Decide) -> tuple[list[Handoff], Verdict]:
+        """Make the handoffs of a group together; where their sum is too much, only the one refused is written."""
+        with self.transaction():
+            plan, made = self._planned(lambda plan: groups.offer_all(plan, offers, decide))
+            self.write(plan)
+            return made
+
     def claim(self, claim: Claim, decide: Decide) -> Grant:
         """Give one offered handoff to one holder, or say why not."""
         with self.transaction():
@@ -69,6 +77,6 @@ class Steps(Reader, Locking, Protocol):
     def spend(self, handoff_id: str, epoch: int, tokens: int, cost: int, most: Limits | None = None) -> Verdict:
         """Count tokens and money while the work runs; refused when it cannot be afforded."""
         with self.transaction():
-            plan, verdict = self._planned(lambda plan: plan.spend(handoff_id, epoch, tokens, cost, most))
+            plan, verdict = self._planned(lambda plan: money.spend(plan, handoff_id, epoch, tokens, cost, most))
             self.write(plan)
             return verdict

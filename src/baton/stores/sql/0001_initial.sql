@@ -26,6 +26,7 @@ CREATE TABLE handoff (
     workflow_id     TEXT NOT NULL,
     parent_id       TEXT,
     part            TEXT,
+    broadcast_group_id TEXT,
     line_id         TEXT NOT NULL,
     from_agent      TEXT NOT NULL,
     to_agent        TEXT NOT NULL,

@@ -40,10 +40,10 @@ INSERT OR IGNORE INTO blob (digest, data) VALUES (?, ?);
 INSERT INTO workflow (id, root_id, conversation_id, limits, agents, created_at) VALUES (?, ?, ?, ?, ?, ?);
 
 -- name: insert_handoff
-INSERT INTO handoff (id, workflow_id, parent_id, part, line_id, from_agent, to_agent, state, priority, fingerprint,
-                     due_at, audit_head, created_at, spec, result, answer_id, attempt, epoch, holder, lease_until,
+INSERT INTO handoff (id, workflow_id, parent_id, part, broadcast_group_id, line_id, from_agent, to_agent, state, priority,
+                     fingerprint, due_at, audit_head, created_at, spec, result, answer_id, attempt, epoch, holder, lease_until,
                      timeout_at, tokens_reserved, cost_reserved)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: insert_audit
 INSERT INTO audit (handoff_id, task_id, from_agent, to_agent, opens, record, digest) VALUES (?, ?, ?, ?, ?, ?, ?);
@@ -82,6 +82,10 @@ UPDATE handoff SET answer_id = ? WHERE id = ? AND answer_id IS NULL;
 
 -- name: parts
 SELECT id, workflow_id, state FROM handoff WHERE parent_id = ? AND part IS NOT NULL AND answer_id IS NULL;
+
+-- name: group_answers
+SELECT p.id, a.result FROM handoff p LEFT JOIN handoff a ON a.id = p.answer_id
+ WHERE p.parent_id = ? AND p.part IS NOT NULL AND p.broadcast_group_id = ? ORDER BY p.seq;
 
 -- name: line_open
 SELECT id FROM handoff WHERE workflow_id = ? AND line_id = ?

@@ -1,0 +1,238 @@
+"""What an agent holds while it works: its task, the shared state, and what it may ask of others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import islice
+from math import ceil, isfinite
+from typing import TYPE_CHECKING, Any, Unpack
+
+import msgspec
+
+from baton.agents.base import shared
+from baton.errors import (
+    BudgetExceeded,
+    HandoffFailed,
+    HandoffsDisabled,
+    Malformed,
+    NotAuthorised,
+)
+from baton.flow.crew import Running
+from baton.flow.locks import Hold, wanted
+from baton.flow.prepare import delegate, scoped
+from baton.guards.triggers import escalation
+from baton.protocol import codec
+from baton.protocol.context import DEFAULT_TRANSFER, Blob, Context, Message, merge, newest_first, select, summary
+from baton.protocol.groups import Aggregation, as_sends, combine
+from baton.protocol.handoff import HUMAN, Handoff, fingerprint
+from baton.protocol.limits import MILLION
+from baton.protocol.options import GroupOptions, PartOptions, as_fields, as_variables, closed
+from baton.protocol.results import (
+    Command,
+    Return,
+    Send,
+    answer,
+)
+from baton.protocol.secrets import redact_value
+from baton.stores.base import LockRequest, Offer
+
+if TYPE_CHECKING:
+    from os import PathLike
+
+    from baton.flow.crew import Crew
+    from baton.protocol.artifacts import Artifact
+    from baton.protocol.groups import Answers
+
+
+replace = msgspec.structs.replace
+
+PATIENCE = 30 * 86400.0  # how long a person may take to answer
+
+
+class LiveTurn:
+    """One attempt at one handoff. See `baton.agents.base.Turn`."""
+
+    def __init__(self, crew: Crew, handoff: Handoff, running: Running, alone: str = "") -> None:
+        self.handoff = handoff
+        self.alone = alone
+        self._crew = crew
+        self._running = running
+        self._state: Mapping[str, Any] | None = None
+        self._messages: list[Message] | None = None
+        self._asked = 0
+
+    @property
+    def task(self) -> str:
+        """What has to be done."""
+        return self.handoff.task
+
+    @property
+    def state(self) -> Mapping[str, Any]:
+        if self._state is None:
+            self._state = shared(self._crew.state(self.handoff.context.state_ref))
+        return self._state
+
+    @property
+    def messages(self) -> list[Message]:
+        """The part of the conversation that crossed, oldest first."""
+        if self._messages is None:
+            context = self.handoff.context
+            transfer = context.transfer or DEFAULT_TRANSFER[self.handoff.type]
+            walk = newest_first(context.history_ref, self._crew.fetch)
+            self._messages = select(walk, transfer)
+            if transfer.transfer_mode == "summary" and (before := self._before(len(self._messages))):
+                self._messages.insert(0, before)
+        return self._messages
+
+    def _before(self, crossed: int) -> Message | None:
+        """A summary of the conversation up to the messages that crossed."""
+        walk = newest_first(self.handoff.context.history_ref, self._crew.fetch)
+        root = self._crew.store.get(self.handoff.root_id)
+        return summary(islice(walk, crossed, None), root.task if root and root.id != self.handoff.id else "")
+
+    @property
+    def attempt(self) -> int:
+        """Which attempt this is, from 1."""
+        return self.handoff.attempt
+
+    @property
+    def idempotency_key(self) -> str:
+        """The same in every attempt; give it to whatever the work does outside."""
+        return self.handoff.idempotency_key
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether the claim was lost or the work was called off."""
+        return bool(self._running.lost)
+
+    def progress(self, note: str) -> None:
+        """Say what is going on."""
+        self._running.note = note
+        self._crew.tell("progress", self.handoff)
+
+    async def charge(self, tokens: int = 0, cost: float = 0.0) -> None:
+        """Count what the work used; raises BudgetExceeded when it cannot be afforded."""
+        store, handoff, running = self._crew.store, self.handoff, self._running
+        if type(tokens) is not int or not isfinite(cost):
+            raise Malformed(f"charge: {tokens!r} tokens, {cost!r} of money; give a whole number and a finite amount")
+        spent = ceil(cost * MILLION)
+        most = self._crew.settings.limits
+        verdict = await self._crew.write(lambda: store.spend(handoff.id, handoff.epoch, tokens, spent, most))
+        if verdict.kind != "allow":
+            running.overspent = verdict.reason
+            raise BudgetExceeded(verdict.reason)
+        running.tokens, running.cost = running.tokens + tokens, running.cost + spent
+        profile = self._crew.profiles[handoff.to_agent]
+        if trigger := escalation(profile, handoff.audit.risk_level, running.tokens, running.cost):
+            running.escalated = trigger.reason
+            raise NotAuthorised(f"{trigger.reason}; a person has to decide how it goes on")
+
+    async def delegate(self, to: str, task: str, *, key: str = "", **options: Unpack[PartOptions]) -> Return:
+        closed(options, PartOptions, "turn.delegate")
+        key = self._next_key(key, [to, task])
+        child, blobs = self._part(to, task, key, options)
+        answer = await self._crew.entrust(self._offer(child, blobs))
+        self._gain(answer.context_updates.variables_changed, answer.context_updates.artifacts_produced)
+        return answer
+
+    async def broadcast(
+        self, to: Sequence[str | Send], task: str = "", *, key: str = "", **options: Unpack[GroupOptions]
+    ) -> Answers:
+        closed(options, GroupOptions, "turn.broadcast")
+        sends = as_sends(to, task or self.task)
+        key = self._next_key(key, [[one.agent, one.task] for one in sends])
+        given: dict[str, Any] = {**options}
+        mode, field, visible = given.pop("aggregate", "all"), given.pop("field", ""), given.pop("visible", False)
+        rule = Aggregation(mode=mode, field=field, asked=sum(one.returns for one in sends))
+        given["group"] = codec.digest(codec.canonical([self.handoff.id, key]))[:32]
+        given["others"] = [one.agent for one in sends] if visible else []
+        alike: dict[str, tuple[Context, list[Blob]]] = {}
+        offers = [self._asked_too(one, f"{key}:{n}", given, rule, alike) for n, one in enumerate(sends, 1)]
+        answers = await self._crew.gather(offers, rule)
+        updates = [(one.from_agent, one.context_updates) for one in answers.answers]
+        branches = [(agent, update.variables_changed) for agent, update in updates]
+        made = tuple(item for _, update in updates for item in update.artifacts_produced)
+        self._gain(combine(self.state, branches, self._crew.settings.reducers), made)
+        return answers
+
+    def _asked_too(
+        self,
+        send: Send,
+        key: str,
+        options: Mapping[str, Any],
+        rule: Aggregation,
+        alike: dict[str, tuple[Context, list[Blob]]],
+    ) -> Offer:
+        """One of a group; those who get the same share one frozen context."""
+        given = {**options}
+        group, others = given.pop("group"), given.pop("others")
+        if send.update:
+            given["update"] = {**as_variables(given.get("update"), "update"), **send.update}
+        context = None if send.update else alike.get(send.task)
+        child, blobs = self._part(send.agent, send.task, key, given, type="broadcast", context=context)
+        if not send.update:
+            alike.setdefault(send.task, (child.context, blobs))
+        if others:
+            metadata = {**child.context.metadata, "asked_together": others}
+            child = replace(child, context=replace(child.context, metadata=metadata))
+        protocol = replace(child.return_protocol, expected=send.returns)
+        counted = rule if send.returns else None
+        return self._offer(
+            replace(child, broadcast_group_id=group, aggregation=counted, return_protocol=protocol), blobs
+        )
+
+    def _next_key(self, key: str, asked: Any) -> str:
+        """By what a part is remembered; refused where this agent works alone."""
+        if not self._crew.settings.handoffs or self.alone:
+            raise HandoffsDisabled(
+                f"{self.handoff.to_agent} works alone: {self.alone or 'handoffs are off'}; answer yourself"
+            )
+        self._asked += 1
+        return key or f"{self._asked}:{codec.digest(codec.canonical(asked))[:16]}"
+
+    def _part(
+        self, to: str, task: str, key: str, options: Mapping[str, Any], **fields: Any
+    ) -> tuple[Handoff, list[Blob]]:
+        """A part of the work as a record, with what has to be stored for it."""
+        given: dict[str, Any] = {"timeout": self._crew.settings.delegation_timeout, **options}
+        update, share = as_variables(given.pop("update", {}), "update"), given.pop("share", None)
+        known = fields.pop("context", None)
+        child = delegate(self.handoff, to, task, key, **as_fields(given), **fields)
+        if known is None:
+            seen = self.state.keys() if share is None else codec.names(share, "share")
+            crosses = {name: self.state[name] for name in seen if name in self.state}
+            known = scoped(self.handoff, {**crosses, **update}, task)
+        return replace(child, context=known[0]), known[1]
+
+    def _offer(self, child: Handoff, blobs: list[Blob]) -> Offer:
+        return Offer(handoff=child, fingerprint=fingerprint(child), blobs=blobs, parent_epoch=self.handoff.epoch)
+
+    def _gain(self, changed: Mapping[str, Any], made: tuple[Artifact, ...] = ()) -> None:
+        """What others changed is in the state of this turn, and goes on with what it gives back."""
+        if changed:
+            self._running.gained = merge(self._running.gained, changed)
+            self._state = shared(merge(self.state, changed))
+        self._running.artifacts += made
+
+    async def spread(self, command: Command) -> Return:
+        """A command that names several agents: all of them work, and their outputs are the answer."""
+        self._gain(redact_value(command.update), command.artifacts)
+        task = command.task or self.task
+        answers = await self.broadcast(list(command.goto), task, key="goto", reason=command.reason)
+        return answer(answers.output, status=answers.status, tokens=command.tokens)
+
+    def lock(self, *paths: str | PathLike[str], shared: bool = False, timeout: float = 60.0) -> Hold:
+        handoff = self.handoff
+        request = LockRequest(owner=handoff.id, epoch=handoff.epoch, wanted=wanted(paths), shared=shared)
+        return Hold(self._crew, request, timeout)
+
+    async def ask(self, question: str, *, to: str = HUMAN, key: str = "", **options: Unpack[PartOptions]) -> Any:
+        closed(options, PartOptions, "turn.ask")
+        if to == HUMAN:
+            seconds = codec.seconds(options.setdefault("timeout", PATIENCE))
+            # Nobody claims for a person, so that no time-out would run.
+            options.setdefault("deadline", codec.to_time(self._crew.store.now() + int(seconds * 1e6)))
+        answer = await self.delegate(to, question, key=key, **options)
+        if not answer.success:
+            raise HandoffFailed(f"{to} did not answer {question!r:.80}: {answer.error or answer.status}")
+        return answer.output

@@ -1,0 +1,146 @@
+"""Several agents asked at once: whose answers count, and what they come to.
+
+`all` waits for everybody, `any` for the first success. `majority` counts one declared field of the answers, among all
+who were asked: a failure is no vote, and the question is decided as soon as one value has more than half of those
+asked, or none can have it any more.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
+
+import msgspec
+
+from baton.errors import Contradiction, Malformed
+from baton.protocol.codec import EPOCH, Record, bounded, canonical
+from baton.protocol.context import RESERVED
+from baton.protocol.results import Return, Send, Status
+
+Reducer = Callable[[Any, Any], Any]
+Aggregate = Literal["all", "any", "majority"]
+AGGREGATES: tuple[Aggregate, ...] = ("all", "any", "majority")
+MAX_VOTE = 200
+
+
+class Aggregation(Record, frozen=True, kw_only=True):
+    """How the answers of a group become one."""
+
+    mode: Aggregate = "all"
+    field: str = ""  # majority: the field of the answers that is counted
+    asked: int = 0  # how many are asked whose answers count
+
+    def __post_init__(self) -> None:
+        bounded(self.asked, "aggregation.asked")
+        if self.mode not in AGGREGATES:
+            raise Malformed(f"aggregate: {self.mode!r:.60}; known: {', '.join(AGGREGATES)}")
+        if (self.mode == "majority") != bool(self.field):
+            cure = "majority counts one field of the answers: aggregate='majority', field='verdict'"
+            raise Malformed(f"field: {self.field!r:.60} with aggregate={self.mode!r}; {cure}")
+
+
+def as_sends(to: Sequence[str | Send], task: str) -> list[Send]:
+    """Everybody who is asked, each with a task."""
+    if isinstance(to, str) or not to:
+        raise Malformed(f"broadcast: {to!r:.60} is not a list of agents; write ['a', 'b'], or Send(…) for each")
+    sends = [one if isinstance(one, Send) else Send(one) for one in to]
+    return [msgspec.structs.replace(one, task=one.task or str(one.update.get("task") or task)) for one in sends]
+
+
+def combine(
+    state: Mapping[str, Any], branches: Sequence[tuple[str, Mapping[str, Any]]], reducers: Mapping[str, Reducer]
+) -> dict[str, Any]:
+    """What several branches changed, as one change; two that set a variable differently need a reducer."""
+    combined: dict[str, Any] = {}
+    setter: dict[str, str] = {}
+    for agent, changed in branches:
+        for key, value in changed.items():
+            reducer = reducers.get(key) or reducers.get("*")
+            if reducer is not None and (key in combined or key in state):
+                combined[key] = reducer(combined.get(key, state.get(key)), value)
+            elif key in RESERVED:
+                combined[key] = _united(key, combined.get(key, {}), value, agent)
+            elif key in combined and combined[key] != value:
+                cure = f"give Relay(reducers={{{key!r}: …}}), or have each write its own"
+                raise Contradiction(f"state.{key}: {setter[key]} and {agent} set it differently; {cure}")
+            else:
+                combined[key] = value
+            setter[key] = agent
+    return combined
+
+
+def _united(key: str, known: Mapping[str, Any], value: Mapping[str, Any], agent: str) -> dict[str, Any]:
+    twice = sorted(name for name in known.keys() & value.keys() if known[name] != value[name])
+    if twice:
+        cure = f"give Relay(reducers={{{key!r}: …}})"
+        raise Contradiction(f"state.{key}.{twice[0]}: {agent} and another branch set it differently; {cure}")
+    return {**known, **value}
+
+
+class Tally(msgspec.Struct, frozen=True):
+    """What the answers so far come to; `status` is empty while the question is open."""
+
+    status: Status | Literal["", "undecided"] = ""
+    output: Any = None
+    votes: dict[str, int] = {}
+
+
+class Answers(msgspec.Struct, frozen=True, kw_only=True):
+    """What a broadcast came to, with the answer of everybody who was asked and whose answer counts, in that order."""
+
+    status: Status  # success, partial (only `all`: some failed), failed
+    output: Any = None  # all: the outputs of those that succeeded; any: the first one; majority: the value that won
+    answers: tuple[Return, ...] = ()
+    votes: dict[str, int] = {}  # majority: how many for each value, as JSON
+    group_id: str = ""
+
+    @property
+    def success(self) -> bool:
+        """Whether it came to what was asked for."""
+        return self.status == "success"
+
+
+def tally(rule: Aggregation, answers: Sequence[Return | None]) -> Tally:
+    """Count the answers; None is one that is still to come."""
+    if rule.mode == "majority":
+        return _majority(rule, answers)
+    given = [answer for answer in answers if answer is not None]
+    won = [answer for answer in given if answer.success]
+    if rule.mode == "any" and won:
+        return Tally("success", min(won, key=lambda one: one.audit.completion_time or EPOCH).output)
+    if len(given) < len(answers):
+        return Tally()
+    if rule.mode == "any":
+        return Tally("failed")
+    status: Status = "success" if len(won) == len(given) else "partial" if won else "failed"
+    return Tally(status, [answer.output for answer in won])
+
+
+def _majority(rule: Aggregation, answers: Sequence[Return | None]) -> Tally:
+    values: dict[str, Any] = {}
+    count: Counter[str] = Counter()
+    for answer in answers:
+        if answer is not None and (vote := _vote(rule, answer)) is not None:
+            values[vote[0]] = vote[1]
+            count[vote[0]] += 1
+    votes = dict(count)
+    leading, most = max(count.items(), key=lambda one: one[1], default=("", 0))
+    quorum = rule.asked // 2 + 1
+    if most >= quorum:
+        return Tally("success", values[leading], votes)
+    waiting = sum(answer is None for answer in answers)
+    if most + waiting >= quorum:
+        return Tally(votes=votes)
+    return Tally("undecided" if count else "failed", None, votes)
+
+
+def _vote(rule: Aggregation, answer: Return) -> tuple[str, Any] | None:
+    """A value as it is counted; None where the answer has none that could be."""
+    body = answer.output
+    if not answer.success or not isinstance(body, Mapping):
+        return None
+    value = body.get(rule.field)
+    if not isinstance(value, str | int | bool) or (isinstance(value, str) and not 0 < len(value) <= MAX_VOTE):
+        return None
+    return canonical(value, "vote").decode(), value

@@ -1,0 +1,82 @@
+"""Several handoffs asked at once: made together or not at all, and closed by the answer that decides them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from baton.guards.base import ALLOW
+from baton.lifecycle import Event, State
+from baton.protocol.groups import tally
+from baton.protocol.handoff import SUPERVISOR
+from baton.protocol.results import failed
+from baton.stores.base import Step
+from baton.stores.rows import replace
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from baton.guards.base import Facts, Verdict
+    from baton.protocol.groups import Aggregation
+    from baton.protocol.handoff import Handoff
+    from baton.protocol.limits import Limits
+    from baton.protocol.results import Return
+    from baton.stores.base import Decide, Offer
+    from baton.stores.plan import Plan
+
+_OF_ALL = {"LimitExceeded", "BudgetExceeded"}  # what is not there for one of them is not there for the group
+
+
+def offer_all(plan: Plan, offers: Sequence[Offer], decide: Decide) -> tuple[list[Handoff], Verdict]:
+    """The handoffs of a group, with what each may use set aside; where it does not suffice, the one refused."""
+    found = [plan.rows.existing(offer) for offer in offers]
+    new = [offer for offer, existing in zip(offers, found, strict=True) if existing is None]
+    if new and new[0].parent_epoch is not None:
+        plan.hold(new[0].handoff.parent_id, new[0].parent_epoch)
+    made: list[tuple[Offer, tuple[Facts, Limits], Verdict]] = []
+    agents: dict[str, None] = {}
+    tokens = cost = 0
+    for offer in new:
+        handoff = offer.handoff
+        facts, limits = plan.rows.facts(handoff, plan.now, bytes.fromhex(offer.fingerprint))
+        facts = replace(
+            facts,
+            handoffs=facts.handoffs + len(made),
+            agents=tuple(dict.fromkeys((*facts.agents, *agents))),
+            tokens_reserved=facts.tokens_reserved + tokens,
+            cost_reserved=facts.cost_reserved + cost,
+        )
+        verdict = decide(handoff, facts, limits)
+        if verdict.kind == "refuse" and verdict.error in _OF_ALL:
+            return [plan.make(offer, (facts, limits), verdict)], verdict
+        made.append((offer, (facts, limits), verdict))
+        agents[handoff.to_agent] = None
+        tokens, cost = tokens + verdict.reserve_tokens, cost + verdict.reserve_cost
+    fresh = iter([plan.make(*one) for one in made])
+    return [existing or next(fresh) for existing in found], ALLOW
+
+
+def close(plan: Plan, ended: Handoff, result: Return | None) -> None:
+    """Call off the others of its group where this answer decides what all of them were asked for."""
+    rule, group = ended.aggregation, ended.broadcast_group_id
+    if rule is None or rule.mode == "all" or group in plan.closed:
+        return
+    answer = result or failed(ended.status)
+    parent = plan.rows.row(ended.line_id).handoff.parent_id
+    if not answer.success if rule.mode == "any" else not _is_decided(plan, ended, parent, answer, rule):
+        return
+    plan.closed.add(group)
+    why = f"decided without it: {rule.mode} of {rule.asked}"
+    for part in plan.rows.parts(parent):
+        row = plan.rows.row(part)
+        one = row.handoff
+        if one.broadcast_group_id == group and one.aggregation is not None and one.line_id != ended.line_id:
+            loss = failed(f"Cancelled: {why}", retryable=False)
+            step = Step(id=part, event=Event.CANCEL, by=SUPERVISOR, reason=why, result=loss)
+            plan.apply(step, row, State.CANCELLED)
+
+
+def _is_decided(plan: Plan, ended: Handoff, parent: str, answer: Return, rule: Aggregation) -> bool:
+    known = dict(plan.rows.group_answers(parent, ended.broadcast_group_id))
+    known[ended.line_id] = answer
+    counted = [one for head, one in known.items() if plan.rows.row(head).handoff.aggregation is not None]
+    return bool(tally(rule, counted).status)
