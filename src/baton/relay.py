@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from concurrent import futures
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
 
@@ -356,7 +357,8 @@ class Relay(Desk):
         return self.get(flow.root_id)
 
     def close(self) -> None:
-        """Seal what was written, and close the store."""
+        """Seal what was written, and close the store; waits for cancelled functions that still run in threads."""
+        futures.wait([ended for _, ended in self._crew.outlasting.values()])
         self._crew.write.close()
         if self.store.on_disk:
             with suppress(BatonError, OSError):
@@ -367,6 +369,8 @@ class Relay(Desk):
         """Close the agents and the store."""
         for agent in self._crew.agents.values():
             await agent.aclose()
+        going_on = [asyncio.wrap_future(ended) for _, ended in self._crew.outlasting.values()]
+        await asyncio.gather(*going_on, return_exceptions=True)
         self.close()
 
     def __enter__(self) -> Self:

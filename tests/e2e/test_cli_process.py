@@ -320,7 +320,7 @@ def test_a_stopped_worker_gives_its_work_back(baton, start, place):
     assert (handoff.status, handoff.attempt) == ("offered", 0)
 
 
-def test_a_worker_that_waits_for_a_thread_is_left_in_silence(baton, start, place):
+def test_a_worker_waits_for_no_thread(baton, start, place):
     code = "import time\nfrom baton import Relay\nrelay = Relay('.baton/baton.db')\n@relay.agent('billing')\n"
     (place / "shop.py").write_text(f"{code}def billing(turn):\n    open('begun', 'w')\n    time.sleep(60)\n")
     worker = start("worker", "--app", "shop:relay")
@@ -330,8 +330,20 @@ def test_a_worker_that_waits_for_a_thread_is_left_in_silence(baton, start, place
     worker.send_signal(signal.SIGINT)
     worker.stdout.readline()
     assert worker.stdout.readline() == "stopped after 0 handoffs; 1 handoff given back unfinished\n"
-    until(lambda: worker.send_signal(signal.SIGINT) or worker.poll() is not None)
-    assert worker.stderr.read() == ""
+    assert worker.communicate(timeout=10)[1] == ""
+    assert worker.returncode == 0
+    with Relay(str(place / ".baton/baton.db")) as relay:
+        assert [(one.status, one.attempt) for one in relay.store.find()] == [("offered", 0)]
+
+
+def test_a_run_that_is_over_waits_for_no_thread(baton, place):
+    code = "import time\nfrom baton import Relay\nrelay = Relay('.baton/baton.db')\n@relay.agent('billing')\n"
+    (place / "shop.py").write_text(f"{code}def billing(turn):\n    time.sleep(60)\n")
+    ran = baton("run", "--app", "shop:relay", "billing", "slow", "--timeout", "0.2")
+    assert ran.returncode == 124
+    assert "no worker of billing has taken it" in ran.stderr or "stands at billing (offered)" in ran.stderr
+    with Relay(str(place / ".baton/baton.db")) as relay:
+        assert [(one.status, one.attempt) for one in relay.store.find()] == [("offered", 0)]
 
 
 @pytest.fixture

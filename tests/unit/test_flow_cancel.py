@@ -2,10 +2,12 @@
 
 import asyncio
 import random
+import threading
+import time
 
 import pytest
 
-from baton import Command, HandoffFailed, Relay
+from baton import Command, Handoff, HandoffFailed, Relay, TimedOut
 
 
 @pytest.fixture(params=["memory", "file"])
@@ -156,3 +158,123 @@ def test_cancelling_a_child_alone_answers_its_parent(relay):
             return await run
 
     assert "not needed" in asyncio.run(main()).output
+
+
+def test_a_function_that_cannot_be_stopped_keeps_its_claim_until_it_ends(relay):
+    end, told = threading.Event(), []
+
+    @relay.agent("slow")
+    def slow(turn):
+        end.wait(10)
+        told.append((turn.attempt, turn.cancelled))
+
+    async def main():
+        with pytest.raises(TimedOut):
+            await relay.run("slow", "work", workflow_id="w", timeout=0.05)
+        relay.store.renew(relay.store.find()[0].id, 1, 0)
+        relay.recover()
+        while_it_works = [(one.status, one.attempt) for one in relay.store.find()]
+        end.set()
+        return while_it_works, await relay.resume("w")
+
+    while_it_works, result = asyncio.run(main())
+    assert while_it_works == [("claimed", 1)]
+    assert told == [(1, True), (1, False)]
+    assert result.status == "completed"
+
+
+def test_a_worker_that_stops_leaves_such_a_function_its_claim(relay):
+    began, end = threading.Event(), threading.Event()
+
+    @relay.agent("slow")
+    def slow(turn):
+        began.set()
+        end.wait(10)
+        return Command(goto="next")
+
+    async def main():
+        stop = asyncio.Event()
+        relay.hand_off(Handoff(from_agent="user", to_agent="slow", task="work"))
+        serving = asyncio.ensure_future(relay.work(stop))
+        await asyncio.to_thread(began.wait)
+        stop.set()
+        await serving
+
+    asyncio.run(main())
+    held = [(one.status, one.attempt) for one in relay.store.find()]
+    threading.Timer(0.1, end.set).start()
+    store = relay.store
+    while store.find()[0].status == "claimed":
+        time.sleep(0.005)
+    assert held == [("claimed", 1)]
+    assert [(one.to_agent, one.status, one.attempt) for one in store.find()] == [("slow", "offered", 0)]
+
+
+def test_closing_waits_for_such_a_function_unless_it_is_let_go(tmp_path):
+    for leaves in (False, True):
+        path = tmp_path / f"{leaves}.db"
+        end, ended = threading.Event(), []
+        with Relay(path) as relay:
+
+            @relay.agent("slow")
+            def slow(turn, end=end, ended=ended):
+                ended.append(end.wait(0.3))
+
+            with pytest.raises(TimedOut):
+                relay.run_sync("slow", "work", timeout=0.05)
+            if leaves:
+                relay.let_go()
+        assert ended == ([] if leaves else [False])
+        with Relay(path) as again:
+            assert [(one.status, one.attempt) for one in again.store.find()] == [("offered", 0)]
+        end.set()
+
+
+def test_a_function_that_waits_for_others_stops_waiting(relay):
+    heard = []
+
+    @relay.agent("parent")
+    def parent(turn):
+        try:
+            return turn.delegate("child", "part").output
+        finally:
+            heard.append(turn.cancelled)
+
+    @relay.agent("child")
+    async def child(turn):
+        await asyncio.sleep(30)
+
+    async def main():
+        run = asyncio.create_task(relay.run("parent", "work", workflow_id="w"))
+        while len(relay.store.held()) < 2:  # noqa: ASYNC110 - of another task
+            await asyncio.sleep(0.01)
+        run.cancel()
+        async with asyncio.timeout(5):
+            await asyncio.gather(run, return_exceptions=True)
+        return run.cancelled()
+
+    assert asyncio.run(main())
+    relay.close()
+    assert heard == [True]
+
+
+def test_a_function_whose_claim_is_lost_holds_nobody_up(relay):
+    began, end = threading.Event(), threading.Event()
+
+    @relay.agent("slow")
+    def slow(turn):
+        began.set()
+        end.wait(10)
+        return "late"
+
+    async def main():
+        run = asyncio.create_task(relay.run("slow", "work", workflow_id="w"))
+        await asyncio.to_thread(began.wait)
+        relay.cancel(relay.store.find(workflow_id="w")[0].id, by="ada")
+        async with asyncio.timeout(5):
+            await asyncio.gather(run, return_exceptions=True)
+
+    asyncio.run(main())
+    assert not end.is_set()
+    end.set()
+    assert relay.result("w").status == "cancelled"

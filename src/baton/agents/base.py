@@ -12,6 +12,7 @@ from baton.errors import Malformed
 from baton.protocol.handoff import HUMAN
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
     from os import PathLike
 
     from baton.protocol.context import Message
@@ -111,6 +112,10 @@ class Turn(Protocol):
 
     def progress(self, note: str) -> None:
         """Say what is going on, to whoever listens."""
+        ...
+
+    def outlast(self, call: Future[Any]) -> None:
+        """For an agent that was cancelled and cannot stop: keep the claim until this call has ended."""
         ...
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from concurrent.futures import ThreadPoolExecutor
+import threading
+from concurrent.futures import Executor, Future
 from contextlib import contextmanager
 from contextvars import copy_context
 from typing import TYPE_CHECKING, Any
@@ -30,15 +31,42 @@ class FunctionAgent:
         if self._asynchronous:
             return await self.function(turn)
         loop = asyncio.get_running_loop()
-        # A shared pool would be full of functions that wait for others, which then find no thread.
-        thread = ThreadPoolExecutor(1)
+        thread, blocking = _OwnThread(), BlockingTurn(turn, loop)
         try:
-            return await loop.run_in_executor(thread, copy_context().run, self.function, BlockingTurn(turn, loop))
-        finally:
-            thread.shutdown(wait=False)
+            return await loop.run_in_executor(thread, copy_context().run, self.function, blocking)
+        except asyncio.CancelledError:
+            if not thread.call.done():
+                turn.outlast(thread.call)
+            blocking.stop()
+            raise
 
     async def aclose(self) -> None:
         """Nothing to close."""
+
+
+class _OwnThread(Executor):
+    """A thread for one call, for which the end of the process does not wait.
+
+    A shared pool would be full of functions that wait for others, which then find no thread.
+    """
+
+    def __init__(self) -> None:
+        self.call: Future[Any] = Future()
+
+    def submit(self, function: Callable[..., Any], /, *args: Any) -> Future[Any]:  # type: ignore[override]
+        """Begin the call."""
+        threading.Thread(target=self._run, args=(function, *args), daemon=True).start()
+        return self.call
+
+    def _run(self, function: Callable[..., Any], *args: Any) -> None:
+        if not self.call.set_running_or_notify_cancel():
+            return
+        try:
+            result = function(*args)
+        except BaseException as error:  # noqa: BLE001 - it belongs to whoever waits for the call
+            self.call.set_exception(error)
+        else:
+            self.call.set_result(result)
 
 
 class BlockingTurn:
@@ -47,6 +75,14 @@ class BlockingTurn:
     def __init__(self, turn: Turn, loop: asyncio.AbstractEventLoop) -> None:
         self._turn = turn
         self._loop = loop
+        self._waits: set[Future[Any]] = set()
+        self._stopped = False
+
+    def stop(self) -> None:
+        """Wait for nothing more."""
+        self._stopped = True
+        for wait in tuple(self._waits):
+            wait.cancel()
 
     @contextmanager
     def lock(self, *paths: str | PathLike[str], **options: Any) -> Iterator[None]:
@@ -59,7 +95,14 @@ class BlockingTurn:
             self._wait(hold.release())
 
     def _wait(self, call: Coroutine[Any, Any, Any]) -> Any:
-        return asyncio.run_coroutine_threadsafe(call, self._loop).result()
+        wait = asyncio.run_coroutine_threadsafe(call, self._loop)
+        self._waits.add(wait)
+        try:
+            if self._stopped:
+                wait.cancel()
+            return wait.result()
+        finally:
+            self._waits.discard(wait)
 
     def __getattr__(self, name: str) -> Any:
         value = getattr(self._turn, name)

@@ -42,14 +42,7 @@ def worker(call: Call) -> int:
     Ctrl-C or SIGTERM stops cleanly: what is under way is offered again at once, and the attempt does not count.
     """
     codec.bounded(call.args.slots, "--slots", 1, 1000)
-    code = asyncio.run(_serve(call, application(call)))
-    _let_go()
-    return code
-
-
-def _let_go() -> None:
-    """A function in a thread cannot be stopped: Python waits for it, and the next Ctrl-C ends that in silence."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    return asyncio.run(_serve(call, application(call)))
 
 
 async def _serve(call: Call, relay: Relay) -> int:
@@ -66,6 +59,7 @@ async def _serve(call: Call, relay: Relay) -> int:
     logging.getLogger("baton").addHandler(Notices(screen))
     async with relay:
         await relay.work(stop, slots=call.args.slots)
+        relay.let_go()
         back = log.given_back()
     more = f"; {counted(back, 'handoff')} given back unfinished" if back else ""
     screen.line(f"stopped after {counted(log.finished, 'handoff')}{more}")
@@ -158,7 +152,6 @@ def run(call: Call) -> int:
     except KeyboardInterrupt:
         if begun or args.resume:
             call.screen.hint(_unfinished(call, relay, [*begun, args.resume][0], "not finished"))
-        _let_go()
         return 130
     if call.screen.as_json:
         call.screen.document({**msgspec.structs.asdict(result), "handoffs": list(map(record, result.handoffs))})
@@ -205,6 +198,7 @@ async def _run(call: Call, relay: Relay) -> Result:
             task = sys.stdin.read() if args.task == "-" else args.task
             return await relay.run(args.agent, task, timeout=patience, **options)
         except BatonError as error:
+            relay.let_go()
             stands: Result | None = getattr(error, "result", None)
             if stands is None:
                 raise
@@ -219,6 +213,8 @@ async def _run(call: Call, relay: Relay) -> Result:
                     "`baton run --enable-handoffs …` lets agents hand work on, so does Relay(handoffs=True)"
                 )
             raise
+        finally:
+            relay.let_go()
 
 
 def _failed(call: Call, relay: Relay, result: Result) -> None:

@@ -23,6 +23,7 @@ from baton.stores.wake import Hub, Writer
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from concurrent.futures import Future
 
     from baton.agents.base import Agent
     from baton.guards.base import Facts, Verdict
@@ -87,6 +88,7 @@ class Crew:
         self.agents: dict[str, Agent] = {}
         self.profiles: dict[str, Profile] = {}
         self.running: dict[str, Running] = {}
+        self.outlasting: dict[str, tuple[Handoff, Future[Any]]] = {}  # cancelled, but their functions go on
         self.listeners: list[Callable[[str, Handoff], None]] = []
         self.failures: dict[str, BaseException] = {}
         self.seal: Callable[[], int] = lambda: 0
@@ -220,8 +222,14 @@ def objection(crew: Crew, verdict: Verdict, to_agent: str) -> str:
 
 
 def give_back(crew: Crew, taken: Handoff | None) -> None:
-    """A clean stop: work that was claimed here is offered again at once, and the attempt does not count."""
+    """A clean stop: work that was claimed here is offered again, and the attempt does not count.
+
+    At once, or when a function that could not be stopped has ended: nobody else may begin beside it.
+    """
     if taken is None or taken.state is not State.CLAIMED or taken.holder != crew.holder:
+        return
+    if taken.id in crew.outlasting:
+        crew.outlasting[taken.id][1].add_done_callback(lambda _: let_go(crew, taken.id))
         return
     due = crew.store.now() + int(crew.settings.lease * 1e6)
     step = Step(
@@ -230,3 +238,9 @@ def give_back(crew: Crew, taken: Handoff | None) -> None:
     with suppress(BatonError):
         crew.store.advance(step)
     crew.hub.notify()
+
+
+def let_go(crew: Crew, handoff_id: str) -> None:
+    """Give back what a cancelled function held."""
+    taken, _ = crew.outlasting.pop(handoff_id, (None, None))
+    give_back(crew, taken)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from baton.errors import Malformed, NotFound, named
-from baton.flow import finish, waiting
+from baton.flow import crew, finish, waiting
 from baton.flow.locks import Hold, wanted
 from baton.lifecycle import Event, State
 from baton.protocol.codec import name
@@ -98,6 +98,11 @@ class Desk:
         result = failed(f"Cancelled: {reason or f'called off by {by or HUMAN}'}", retryable=False)
         step = Step(id=handoff_id, event=Event.CANCEL, by=by, reason=reason, result=result)
         return self._apply(step)
+
+    def let_go(self) -> None:
+        """Offer again what cancelled functions in threads still hold, for a process that ends now, and they with it."""
+        for handoff_id in list(self._crew.outlasting):
+            crew.let_go(self._crew, handoff_id)
 
     def reroute(self, handoff_id: str, to_agent: str, *, by: str = "", reason: str = "") -> Handoff:
         """Give rejected or parked work to another agent."""

@@ -120,6 +120,8 @@ def renew(crew: Crew) -> None:
     lease = int(crew.settings.lease * 1e6)
     for handoff_id, running in list(crew.running.items()):
         crew.store.renew(handoff_id, running.epoch, lease)
+    for handoff, _ in list(crew.outlasting.values()):
+        crew.store.renew(handoff.id, handoff.epoch, lease)
 
 
 def drop_lost(crew: Crew) -> None:

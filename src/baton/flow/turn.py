@@ -37,6 +37,7 @@ from baton.protocol.secrets import redact_value
 from baton.stores.base import LockRequest, Offer
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
     from os import PathLike
 
     from baton.flow.crew import Crew
@@ -103,12 +104,16 @@ class LiveTurn:
     @property
     def cancelled(self) -> bool:
         """Whether the claim was lost or the work was called off."""
-        return bool(self._running.lost)
+        return bool(self._running.lost) or self.handoff.id in self._crew.outlasting
 
     def progress(self, note: str) -> None:
         """Say what is going on."""
         self._running.note = note
         self._crew.tell("progress", self.handoff)
+
+    def outlast(self, call: Future[Any]) -> None:
+        """Keep the claim until this call has ended, although the work was called off."""
+        self._crew.outlasting[self.handoff.id] = (self.handoff, call)
 
     async def charge(self, tokens: int = 0, cost: float = 0.0) -> None:
         """Count what the work used; raises BudgetExceeded when it cannot be afforded."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import Any
 
 from baton.agents.base import Agent
@@ -82,6 +83,9 @@ class AgentContract:
             assert run.cancelled()
 
         self._finish(relay, called_off())
+        deadline = time.monotonic() + PATIENCE
+        while relay.store.held() and time.monotonic() < deadline:  # a function in a thread sees it at its next look
+            time.sleep(0.01)
         assert [one.status for one in relay.store.find()] == ["offered"]
 
     def test_stops_when_its_claim_is_cancelled(self) -> None:
