@@ -8,7 +8,8 @@ __version__ = "0.1.0"
 
 # Where each public name lives; a module is imported when its first name is used.
 _HOMES = {
-    "baton.relay": ("Relay", "Result"),
+    "baton.relay": ("Relay",),
+    "baton.flow.outcome": ("Result",),
     "baton.protocol.results": ("Command", "Defer", "Escalate", "Reject", "Return", "Send", "answer"),
     "baton.protocol.handoff": ("Handoff", "ReturnProtocol"),
     "baton.lifecycle": ("State",),
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     from baton.errors import Refused as Refused
     from baton.errors import TimedOut as TimedOut
     from baton.errors import UnknownAgent as UnknownAgent
+    from baton.flow.outcome import Result as Result
     from baton.lifecycle import State as State
     from baton.protocol.artifacts import Artifact as Artifact
     from baton.protocol.context import Message as Message
@@ -69,7 +71,6 @@ if TYPE_CHECKING:
     from baton.protocol.results import Send as Send
     from baton.protocol.results import answer as answer
     from baton.relay import Relay as Relay
-    from baton.relay import Result as Result
 
 
 def __getattr__(name: str) -> Any:

@@ -12,14 +12,14 @@ import msgspec
 from baton.agents.python import FunctionAgent
 from baton.agents.relay import RelayAgent
 from baton.errors import BatonError, HandoffFailed, Malformed, NotFound, TimedOut, UnknownAgent, named
-from baton.flow import broadcast, offer, prepare, recover, worker
+from baton.flow import broadcast, offer, outcome, prepare, recover, worker
 from baton.flow.crew import Crew, Settings, within
 from baton.flow.desk import Desk
+from baton.flow.outcome import Result
 from baton.guards.complexity import classify
-from baton.lifecycle import ENDED, OPEN, State
 from baton.protocol import codec
 from baton.protocol.codec import near
-from baton.protocol.context import Context, merge
+from baton.protocol.context import Context
 from baton.protocol.groups import Answers, as_sends
 from baton.protocol.handoff import HUMAN, SUPERVISOR, USER, Handoff, ReturnProtocol
 from baton.protocol.limits import TIERS, Limits, as_limits, tightest
@@ -48,20 +48,6 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from baton.agents.base import Agent
-
-
-class Result(msgspec.Struct, frozen=True, kw_only=True):
-    """What a workflow came to."""
-
-    workflow_id: str
-    conversation_id: str
-    status: str  # completed, running, failed, waiting, parked, …
-    output: Any = None  # what the last agent answered
-    error: str = ""  # the name of the error and what it said
-    state: dict[str, Any] = {}  # the shared variables at the end
-    handoffs: tuple[Handoff, ...] = ()  # those between agents; the request that began it is none of them
-    tokens: int = 0  # what was used in all
-    answer: Return | None = None  # the whole return
 
 
 class Relay(Desk):
@@ -330,25 +316,7 @@ class Relay(Desk):
 
     def result(self, workflow_id: str) -> Result:
         """What a workflow came to, or where it stands."""
-        root = self._root(workflow_id)
-        flow = self.store.workflow(workflow_id)
-        listed = self.store.find(workflow_id=workflow_id, limit=100_000)
-        line = [one for one in listed if one.line_id == root.id]
-        tail = next((one for one in line if one.id == root.answer_id), line[-1])
-        answer = self.store.returned(root.id) if root.answer_id else None
-        status = _status(tail, answer)
-        changed: Mapping[str, Any] = answer.context_updates.variables_changed if answer else {}
-        return Result(
-            workflow_id=workflow_id,
-            conversation_id=root.conversation_id,
-            status=status,
-            output=answer.output if answer else None,
-            error=answer.error if answer else "",
-            state=merge(self._crew.state(tail.context.state_ref), changed),
-            handoffs=tuple(one for one in listed if one.hop),
-            tokens=flow.tokens_spent if flow else 0,
-            answer=answer,
-        )
+        return outcome.result(self._crew, self._root(workflow_id))
 
     def _root(self, workflow_id: str) -> Handoff:
         flow = self.store.workflow(workflow_id)
@@ -386,11 +354,3 @@ class Relay(Desk):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.aclose()
-
-
-def _status(tail: Handoff, answer: Return | None) -> str:
-    if tail.state in ENDED:
-        return tail.status
-    if tail.state in {State.WAITING, State.PARKED} and tail.state in OPEN:
-        return tail.status
-    return "running" if answer is None else tail.status

@@ -24,9 +24,10 @@ from baton.protocol import codec
 if TYPE_CHECKING:
     from argparse import Namespace
 
+    from baton import Result
     from baton.cli.screen import Screen
     from baton.protocol.handoff import Handoff
-    from baton.relay import Relay, Result
+    from baton.relay import Relay
 
 UNWELCOME = {"waits", "failed", "deferred", "parked", "rejected", "refused", "cancelled"}
 

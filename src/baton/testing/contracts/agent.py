@@ -6,9 +6,10 @@ import asyncio
 import time
 from typing import Any
 
+from baton import Result
 from baton.agents.base import Agent
 from baton.errors import HandoffFailed
-from baton.relay import Relay, Result
+from baton.relay import Relay
 
 PATIENCE = 10.0
 
