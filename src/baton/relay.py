@@ -11,7 +11,7 @@ import msgspec
 
 from baton.agents.python import FunctionAgent
 from baton.agents.relay import RelayAgent
-from baton.errors import BatonError, HandoffFailed, Malformed, NotFound, TimedOut, UnknownAgent, named
+from baton.errors import BatonError, HandoffFailed, Malformed, NotFound, TimedOut, Undecided, UnknownAgent, named
 from baton.flow import broadcast, offer, outcome, prepare, recover, worker
 from baton.flow.crew import Crew, Settings, within
 from baton.flow.desk import Desk
@@ -276,7 +276,11 @@ class Relay(Desk):
         if all(row.profile.agent_id != SUPERVISOR for row in self.store.agents()):
             self.store.register(self._crew.profiles[SUPERVISOR])
         first, taken = await self._begin(SUPERVISOR, task, {"from_agent": from_agent, **given})
-        result = await self._finished(first, None, taken=taken)
+        try:
+            result = await self._finished(first, None, taken=taken)
+        except Undecided as error:
+            error.result = codec.convert(self.result(first.workflow_id).output, Answers, "answers")
+            raise
         return codec.convert(result.output, Answers, "answers")
 
     def hand_off(self, request: Handoff, *, limits: Limits | Mapping[str, Any] | None = None) -> Handoff:

@@ -56,7 +56,7 @@ in this workflow; give it Budget(max_tokens=1000) or less, or raise Limits.max_t
 written, for at most 1000 tokens; 9000 tokens used so far
 """,
     "majority": """\
-ship, with {'"ship"': 2, '"wait"': 1}
+ship, with {'ship': 2, 'wait': 1}
 {'by': 'security', 'verdict': 'ship'} ['success', 'failed', 'failed']
 """,
     "parallel": """\

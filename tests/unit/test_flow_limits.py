@@ -39,7 +39,9 @@ def test_five_handoffs_by_default(relay):
     assert chain(relay, 6).run_sync("a0", "work").output == "end"
     with Relay() as longer, pytest.raises(LimitExceeded) as caught:
         chain(longer, 7).run_sync("a0", "work", workflow_id="w")
-    assert "max_handoffs: 5 handoffs were made and 5 are allowed" in str(caught.value)
+    assert "max_handoffs: 5 handoffs were made in this workflow, 1 more would be 6, and 5 are allowed" in str(
+        caught.value
+    )
     assert "Limits(max_handoffs=6)" in str(caught.value)
     assert caught.value.result.status == "failed"
 

@@ -66,6 +66,12 @@ def test_money(limit, spent, budget, allowed):
             assert (verdict.kind, verdict.error, verdict.limit) == ("refuse", "BudgetExceeded", "max_cost")
 
 
+def test_what_others_hold_is_named():
+    verdict = affordable(handoff(tokens(400)), Facts(now=0, tokens_reserved=75), Limits(max_tokens=450))
+    assert "375 tokens of 450 tokens left in this workflow, 75 tokens set aside for work under way" in verdict.reason
+    assert "set aside" not in affordable(handoff(tokens(9)), Facts(now=0), Limits(max_tokens=8)).reason
+
+
 def test_a_budget_that_is_too_high_is_told_what_is_left():
     facts = Facts(now=0, tokens_spent=60, tokens_reserved=10, cost_spent=2_000_000)
     verdict = affordable(handoff(tokens(31)), facts, Limits(max_tokens=100))

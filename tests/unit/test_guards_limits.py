@@ -55,6 +55,14 @@ def test_max_handoffs(made, limit, fields, allowed):
         speaks(verdict, "max_handoffs", made, limit, f"Limits(max_handoffs={made + 1})")
 
 
+@pytest.mark.parametrize(("made", "more", "allowed"), [(0, 4, True), (0, 6, False), (3, 2, False)])
+def test_a_group_is_told_how_many_it_needs(made, more, allowed):
+    verdict = guards.handoffs(handoff(), facts(handoffs=made, more=more), Limits(max_handoffs=5))
+    assert (verdict is ALLOW) == allowed
+    if not allowed:
+        speaks(verdict, f"{made} handoffs were made", f"Limits(max_handoffs={made + 1 + more})")
+
+
 @pytest.mark.parametrize(
     ("present", "to", "limit", "allowed"),
     [

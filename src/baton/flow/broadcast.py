@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from baton.errors import Malformed, Undecided, named
 from baton.flow import execute
 from baton.flow.crew import objection
 from baton.protocol import codec
-from baton.protocol.groups import Answers, tally
-from baton.protocol.results import Send
+from baton.protocol.groups import Answers, tally, undecided
+from baton.protocol.results import Result, Send, failed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,7 +38,11 @@ class Broadcaster:
             raise Malformed("supervisor: is not one to hand work to; write relay.broadcast([…], task)")
         asked = dict(turn.handoff.context.metadata[ASKED])
         to = [codec.convert(one, Send, "broadcast.to") for one in asked.pop("to")]
-        return codec.plain(await turn.broadcast(to, turn.task, key="asked", **asked))
+        try:
+            return codec.plain(await turn.broadcast(to, turn.task, key="asked", **asked))
+        except Undecided as error:  # it is the program's to decide that asked
+            told = failed(f"Undecided: {error}", retryable=False)
+            return msgspec.structs.replace(told, result=Result(content_type="json", body=codec.plain(error.result)))
 
     async def aclose(self) -> None:
         """Nothing to close."""
@@ -76,8 +82,7 @@ async def _answers(crew: Crew, awaited: list[Handoff], rule: Aggregation) -> lis
 def _counted(group_id: str, rule: Aggregation, answers: list[Return]) -> Answers:
     outcome = tally(rule, answers)
     if outcome.status in {"", "undecided"}:
-        votes = ", ".join(f"{value}: {count}" for value, count in outcome.votes.items())
-        error = Undecided(f"{rule.field}: no majority of {rule.asked} asked ({votes}); somebody has to decide")
+        error = Undecided(undecided(rule, answers, outcome.votes))
         error.result = Answers(status="failed", answers=tuple(answers), votes=outcome.votes, group_id=group_id)
         raise error
     return Answers(

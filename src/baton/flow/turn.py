@@ -224,7 +224,8 @@ class LiveTurn:
         self._gain(redact_value(command.update), command.artifacts)
         task = command.task or self.task
         answers = await self.broadcast(list(command.goto), task, key="goto", reason=command.reason)
-        return answer(answers.output, status=answers.status, tokens=command.tokens)
+        given = answer(answers.output, status=answers.status, tokens=command.tokens)
+        return given if answers.success else replace(given, error=answers.error)
 
     def lock(self, *paths: str | PathLike[str], shared: bool = False, timeout: float = 60.0) -> Hold:
         handoff = self.handoff

@@ -89,6 +89,9 @@ def _answer(crew: Crew, first: Handoff) -> Return:
     if answer is None:
         return failed("HandoffFailed: ended without an answer (cancelled)", retryable=False)
     head = crew.store.get(first.line_id)
+    if not answer.handoff_id:  # the supervisor ended it in the agent's place
+        last = (crew.store.get(head.answer_id) if head is not None and head.answer_id else None) or first
+        answer = msgspec.structs.replace(answer, handoff_id=last.id, from_agent=last.to_agent, to_agent=last.from_agent)
     if head is None or head.answer_id in {"", head.id}:
         return answer
     # Ownership moved on the way: what the agents before the last one changed is part of the answer.

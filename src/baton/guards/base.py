@@ -42,6 +42,7 @@ class Facts(msgspec.Struct, frozen=True, gc=False):
     load: int = 0  # what the receiver works on now
     breakers: tuple[Breaker, ...] = ()  # of the receiver and of the route
     begins: bool = False  # whether this step is the one that begins the workflow
+    more: int = 0  # others of its group that are still to be made
 
 
 class Verdict(msgspec.Struct, frozen=True):

@@ -31,8 +31,8 @@ def affordable(handoff: Handoff, facts: Facts, limits: Limits) -> Verdict:
         return ALLOW
     own_tokens, own_cost = _own(handoff)
     return (
-        _short("tokens", own_tokens, left_tokens(facts, limits), limits)
-        or _short("cost", own_cost, left_cost(facts, limits), limits)
+        _short("tokens", own_tokens, left_tokens(facts, limits), facts, limits)
+        or _short("cost", own_cost, left_cost(facts, limits), facts, limits)
         or ALLOW
     )
 
@@ -78,12 +78,14 @@ def _share(own: int | None, left: int | None, facts: Facts, limits: Limits) -> i
     return max(left // (to_come + 1), 1)
 
 
-def _short(unit: str, own: int | None, left: int | None, limits: Limits) -> Verdict | None:
+def _short(unit: str, own: int | None, left: int | None, facts: Facts, limits: Limits) -> Verdict | None:
     """Why this much is not there, if so. An own budget of 0 needs nothing, even where nothing is left."""
     if left is None or own == 0 or (left > 0 and (own is None or own <= left)):
         return None
     most = limits.max_tokens if unit == "tokens" else micro(limits.max_cost)
-    there = f"{_amount(unit, max(left, 0))} of {_amount(unit, most or 0)} left in this workflow"
+    aside = facts.tokens_reserved if unit == "tokens" else facts.cost_reserved
+    held = f", {_amount(unit, aside)} set aside for work under way" if aside else ""
+    there = f"{_amount(unit, max(left, 0))} of {_amount(unit, most or 0)} left in this workflow{held}"
     if own is None or left <= 0:
         cure = f"answer with what there is, or start it with a higher Limits(max_{unit}=…)"
         return _refusal(unit, there, cure, _amount(unit, 0))

@@ -11,14 +11,16 @@ from baton.protocol.limits import Limits
 def handoffs(handoff: Handoff, facts: Facts, limits: Limits) -> Verdict:
     """At most `max_handoffs` in a workflow; its first request and further attempts are none."""
     allowed = limits.max_handoffs
-    if allowed is None or facts.handoffs < allowed or handoff.hop == 0:
+    needed = facts.handoffs + 1 + facts.more
+    if allowed is None or needed <= allowed or handoff.hop == 0:
         return ALLOW
     if handoff.attempt or handoff.reroutes or handoff.to_agent == HUMAN:
         return ALLOW
     return _refusal(
         "max_handoffs",
-        f"{facts.handoffs} handoffs were made and {allowed} are allowed in this workflow",
-        f"answer without another handoff, or start it with Limits(max_handoffs={facts.handoffs + 1})",
+        f"{facts.handoffs} handoffs were made in this workflow, {1 + facts.more} more would be {needed}, "
+        f"and {allowed} are allowed",
+        f"answer without another handoff, or start it with Limits(max_handoffs={needed})",
         f"at most {allowed} handoffs",
     )
 

@@ -22,6 +22,7 @@ Reducer = Callable[[Any, Any], Any]
 Aggregate = Literal["all", "any", "majority"]
 AGGREGATES: tuple[Aggregate, ...] = ("all", "any", "majority")
 MAX_VOTE = 200
+TOLD = 5  # how many are named in a message
 
 
 class Aggregation(Record, frozen=True, kw_only=True):
@@ -92,13 +93,19 @@ class Answers(msgspec.Struct, frozen=True, kw_only=True):
     status: Status  # success, partial (only `all`: some failed), failed
     output: Any = None  # all: the outputs of those that succeeded; any: the first one; majority: the value that won
     answers: tuple[Return, ...] = ()
-    votes: dict[str, int] = {}  # majority: how many for each value, as JSON
+    votes: dict[str, int] = {}  # majority: how many for each value
     group_id: str = ""
 
     @property
     def success(self) -> bool:
         """Whether it came to what was asked for."""
         return self.status == "success"
+
+    @property
+    def error(self) -> str:
+        """Who did not succeed, and why; empty where all did."""
+        ill = [f"{one.from_agent}: {one.error or one.status}" for one in self.answers if not one.success]
+        return "; ".join([*ill[:TOLD], *([f"and {len(ill) - TOLD} more"] if len(ill) > TOLD else [])])
 
 
 def tally(rule: Aggregation, answers: Sequence[Return | None]) -> Tally:
@@ -118,29 +125,47 @@ def tally(rule: Aggregation, answers: Sequence[Return | None]) -> Tally:
 
 
 def _majority(rule: Aggregation, answers: Sequence[Return | None]) -> Tally:
-    values: dict[str, Any] = {}
+    values: dict[str, Any] = {}  # by their canonical form: 1, "1" and true are three
     count: Counter[str] = Counter()
     for answer in answers:
-        if answer is not None and (vote := _vote(rule, answer)) is not None:
-            values[vote[0]] = vote[1]
-            count[vote[0]] += 1
-    votes = dict(count)
+        if answer is not None and not _no_vote(rule, answer):
+            value = answer.output[rule.field]
+            kind = canonical(value, "vote").decode()
+            values[kind] = value
+            count[kind] += 1
+    votes = {_readable(kind, values): number for kind, number in count.items()}
     leading, most = max(count.items(), key=lambda one: one[1], default=("", 0))
     quorum = rule.asked // 2 + 1
     if most >= quorum:
         return Tally("success", values[leading], votes)
     waiting = sum(answer is None for answer in answers)
-    if most + waiting >= quorum:
-        return Tally(votes=votes)
-    return Tally("undecided" if count else "failed", None, votes)
+    return Tally("" if most + waiting >= quorum else "undecided", None, votes)
 
 
-def _vote(rule: Aggregation, answer: Return) -> tuple[str, Any] | None:
-    """A value as it is counted; None where the answer has none that could be."""
+def _readable(kind: str, values: Mapping[str, Any]) -> str:
+    value = values[kind]
+    return value if isinstance(value, str) and value not in values else kind
+
+
+def _no_vote(rule: Aggregation, answer: Return) -> str:
+    """Why an answer is no vote; empty where it is one."""
     body = answer.output
-    if not answer.success or not isinstance(body, Mapping):
-        return None
-    value = body.get(rule.field)
+    if not answer.success:
+        return answer.error or answer.status
+    if not isinstance(body, Mapping):
+        return f"the answer is not an object with a field {rule.field!r}"
+    if rule.field not in body:
+        return f"has no field {rule.field!r} (it has {', '.join(map(str, body)) or 'none'})"
+    value = body[rule.field]
     if not isinstance(value, str | int | bool) or (isinstance(value, str) and not 0 < len(value) <= MAX_VOTE):
-        return None
-    return canonical(value, "vote").decode(), value
+        return f"{rule.field} is neither a word, nor a whole number, nor true or false"
+    return ""
+
+
+def undecided(rule: Aggregation, answers: Sequence[Return], votes: Mapping[str, int]) -> str:
+    """Why there is no majority, and what kept whom from voting."""
+    counted = ", ".join(f"{value}: {number}" for value, number in votes.items()) or "no votes"
+    mute = [(answer.from_agent, _no_vote(rule, answer)) for answer in answers]
+    mute = [(agent, why) for agent, why in mute if why]
+    silent = "".join(f"; {agent}: {why:.200}" for agent, why in mute[:TOLD])
+    return f"{rule.field}: no majority of {rule.asked} asked ({counted}{silent})"

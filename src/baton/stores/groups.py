@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from baton.stores.base import Decide, Offer
     from baton.stores.plan import Plan
 
-_OF_ALL = {"LimitExceeded", "BudgetExceeded"}  # what is not there for one of them is not there for the group
+_OF_ALL = {"LimitExceeded", "BudgetExceeded", "UnknownAgent"}  # what one of them lacks, the group lacks
 
 
 def offer_all(plan: Plan, offers: Sequence[Offer], decide: Decide) -> tuple[list[Handoff], Verdict]:
@@ -41,6 +41,7 @@ def offer_all(plan: Plan, offers: Sequence[Offer], decide: Decide) -> tuple[list
         facts = replace(
             facts,
             handoffs=facts.handoffs + len(made),
+            more=len(new) - len(made) - 1,
             agents=tuple(dict.fromkeys((*facts.agents, *agents))),
             tokens_reserved=facts.tokens_reserved + tokens,
             cost_reserved=facts.cost_reserved + cost,
@@ -62,10 +63,16 @@ def close(plan: Plan, ended: Handoff, result: Return | None) -> None:
         return
     answer = result or failed(ended.status)
     parent = plan.rows.row(ended.line_id).handoff.parent_id
-    if not answer.success if rule.mode == "any" else not _is_decided(plan, ended, parent, answer, rule):
+    if rule.mode == "any":
+        outcome = "success" if answer.success else ""
+    else:
+        outcome = _came_to(plan, ended, parent, answer, rule)
+    if not outcome:
         return
     plan.closed.add(group)
     why = f"decided without it: {rule.mode} of {rule.asked}"
+    if outcome == "undecided":
+        why = f"no majority of {rule.asked} is possible any more"
     for part in plan.rows.parts(parent):
         row = plan.rows.row(part)
         one = row.handoff
@@ -75,8 +82,8 @@ def close(plan: Plan, ended: Handoff, result: Return | None) -> None:
             plan.apply(step, row, State.CANCELLED)
 
 
-def _is_decided(plan: Plan, ended: Handoff, parent: str, answer: Return, rule: Aggregation) -> bool:
+def _came_to(plan: Plan, ended: Handoff, parent: str, answer: Return, rule: Aggregation) -> str:
     known = dict(plan.rows.group_answers(parent, ended.broadcast_group_id))
     known[ended.line_id] = answer
     counted = [one for head, one in known.items() if plan.rows.row(head).handoff.aggregation is not None]
-    return bool(tally(rule, counted).status)
+    return tally(rule, counted).status

@@ -90,22 +90,32 @@ class GroupContract(HandoffContract):
         parent, seen = self.claimed(), []
 
         def look(_handoff: Handoff, facts: Facts, _limits: Limits) -> Verdict:
-            seen.append((facts.handoffs, facts.agents))
+            seen.append((facts.handoffs, facts.more, facts.agents))
             return ALLOW
 
         self.store.offer_all(self.asked(parent, 3), look)
-        assert seen == [(0, ("a",)), (1, ("a", "b0")), (2, ("a", "b0", "b1"))]
+        assert seen == [(0, 2, ("a",)), (1, 1, ("a", "b0")), (2, 0, ("a", "b0", "b1"))]
         assert self.store.workflow(parent.workflow_id).agents == ("a", "b0", "b1", "b2")
 
     def test_a_refusal_of_one_leaves_the_others(self) -> None:
         parent = self.claimed()
 
         def decide(handoff: Handoff, _facts: Facts, _limits: Limits) -> Verdict:
-            return ALLOW if handoff.to_agent != "b1" else Verdict("refuse", "who?", "UnknownAgent")
+            return ALLOW if handoff.to_agent != "b1" else Verdict("refuse", "not to b1", "NotAuthorised")
 
         made, verdict = self.store.offer_all(self.asked(parent, 3), decide)
         assert verdict == ALLOW
         assert self.states(made) == ["offered", "refused", "offered"]
+
+    def test_where_one_is_not_there_nobody_is_asked(self) -> None:
+        parent = self.claimed()
+
+        def decide(handoff: Handoff, _facts: Facts, _limits: Limits) -> Verdict:
+            return ALLOW if handoff.to_agent != "b1" else Verdict("refuse", "who?", "UnknownAgent")
+
+        made, verdict = self.store.offer_all(self.asked(parent, 3), decide)
+        assert (verdict.error, self.states(made)) == ("UnknownAgent", ["refused"])
+        assert len(self.store.find(parent_id=parent.id)) == 1
 
     def test_only_the_current_claim_may_ask(self) -> None:
         parent = self.claimed()
