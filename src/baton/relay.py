@@ -71,7 +71,7 @@ class Relay(Desk):
         folder of the audit's checkpoints. Settings: lease, backoff, routes, delegation_timeout, sequence, reducers,
         roots.
         """
-        closed(settings, SettingOptions, "Relay")
+        closed(settings, SettingOptions, "Relay", "limits", "handoffs", "independent", "durability", "checkpoints")
         most = as_limits(limits) or Limits()
         given: dict[str, Any] = dict(settings)
         if "delegation_timeout" in given:

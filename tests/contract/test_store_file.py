@@ -257,3 +257,22 @@ def test_finding_the_next_one_neither_scans_nor_sorts(store, name):
     index = {"next_offered": "handoff_queue", "due": "handoff_due"}[name]
     assert plan
     assert all(step.startswith("SEARCH") and index in step for step in plan)
+
+
+def test_a_folder_for_a_store_is_made_but_no_path_to_it(tmp_path):
+    open_store(tmp_path / "new" / "store.db").close()
+    assert (tmp_path / "new").stat().st_mode & 0o777 == 0o700
+    with pytest.raises(StoreError, match="choose a folder that exists"):
+        open_store(tmp_path / "not" / "there" / "store.db")
+    assert not (tmp_path / "not").exists()
+
+
+def test_what_is_no_store_gets_nothing_beside_it(tmp_path):
+    (tmp_path / "notes.txt").write_text("no database, and longer than the head of one: " * 20)
+    for name, why in (("notes.txt", "not a database"), ("", "a folder"), (".", "a folder")):
+        with pytest.raises(StoreError, match=why):
+            open_store(tmp_path / name)
+    with pytest.raises(StoreError, match="empty"):
+        open_store("")
+    assert [one.name for one in tmp_path.iterdir()] == ["notes.txt"]
+    assert not tmp_path.with_name(f"{tmp_path.name}.gate").exists()

@@ -157,7 +157,7 @@ def test_a_run_that_times_out_says_why_in_one_line(baton, place):
     waits, error, rest = done.stderr.split("\n")
     assert (done.returncode, done.stdout, rest) == (124, "", "")
     assert waits.startswith("user → billing waits for a person: `baton approve ")
-    assert f"not finished within 1s: {waits}; `baton run --app shop:relay --resume " in error
+    assert f"not finished within 1 s: {waits}; `baton run --app shop:relay --resume " in error
     (place / "shop.py").write_text(SHOP.replace('".baton/baton.db"', '":memory:"'))
     done = baton("run", "--app", "shop:relay", "billing", "slow", "--timeout", "1s")
     assert done.stderr.endswith("it stands at billing (offered); it was kept in memory only, and is gone\n")

@@ -156,7 +156,7 @@ def test_without_a_store_none_is_made_and_the_error_says_what_to_do(verb, store,
     code, out, err = baton(*verb.split(), *store)
     assert (code, out) == (1, "")
     assert (store[-1] if store else STORE) in err
-    assert "handoff send" in err
+    assert "agents register AGENT" in err
     assert list(place.iterdir()) == []
 
 
@@ -164,6 +164,9 @@ def test_doctor_and_migrate_make_no_store_either(baton, place):
     code, out, _ = baton("doctor")
     assert code == 0
     assert "not there yet" in out
+    code, out, _ = baton("doctor", "--store", "typo.db")
+    assert code == 3
+    assert "typo.db: not there yet; check its name" in out
     assert baton("store", "migrate")[0] == 1
     assert list(place.iterdir()) == []
 

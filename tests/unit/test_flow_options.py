@@ -16,6 +16,7 @@ from baton import (
     Profile,
     Relay,
     ReturnProtocol,
+    Send,
     Turn,
     answer,
 )
@@ -373,3 +374,52 @@ def test_an_instruction_is_checked_also_where_it_is_replaced():
     with pytest.raises(Malformed, match="update"):
         msgspec.structs.replace(Command(goto="b"), update=["x"])
     assert answer("x", update={"a": 1}).context_updates.variables_changed == {"a": 1}
+
+
+@pytest.mark.parametrize(
+    ("call", "cure"),
+    [
+        (lambda relay: relay.run_sync("a", "x", max_tokens=5), r"limits=Limits\(max_tokens=…\) sets it"),
+        (lambda _: Relay(limit=3), "limits"),
+        (lambda _: Relay(max_handoffs=3), r"limits=Limits\(max_handoffs=…\)"),
+        (lambda _: Command(goto=["a", "b"]), r"goto=\[Send\('a'\), Send\('b'\)\]"),
+    ],
+)
+def test_a_near_miss_names_what_is_meant(relay, call, cure):
+    with pytest.raises(Malformed, match=cure):
+        call(relay)
+
+
+@pytest.mark.parametrize("given", [Send("b"), [Send("b")], ["x", Command(goto="b")]])
+def test_an_answer_that_was_meant_to_hand_on_is_an_error(relay, given):
+    @relay.agent("a")
+    def a(turn):
+        return given
+
+    with pytest.raises(Malformed, match="return one Command"):
+        relay.run_sync("a", "x")
+
+
+def test_what_was_charged_stands_in_the_return(relay):
+    @relay.agent("b")
+    async def b(turn):
+        await turn.charge(tokens=100, cost=0.5)
+        return answer("done", tokens=70)
+
+    @relay.agent("a")
+    async def a(turn):
+        part = await turn.delegate("b", "part")
+        return [part.audit.tokens_consumed, part.audit.cost]
+
+    result = relay.run_sync("a", "x")
+    assert (result.output, result.tokens) == ([100, 0.5], 100)
+
+
+def test_the_place_of_an_error_is_in_the_agents_own_code(relay):
+    @relay.agent("a")
+    def a(turn):
+        return turn.nope
+
+    with pytest.raises(HandoffFailed) as caught:
+        relay.run_sync("a", "x")
+    assert caught.value.result.answer.audit.notes.startswith("at test_flow_options.py:")

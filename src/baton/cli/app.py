@@ -9,7 +9,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from baton import config
 from baton.cli.call import Call, argument
 from baton.errors import BatonError, Malformed, NotFound
 from baton.relay import Relay
@@ -29,14 +28,7 @@ def application(call: Call) -> Relay:
     module, name, here = _named(call.args.app)
     if here not in sys.path:
         sys.path.insert(0, here)
-    folder = Path(config.STORE).parent
-    made = not folder.exists()
-    try:
-        folder.mkdir(mode=0o700, exist_ok=True)  # the app may keep its work in the default store
-        found = getattr(_imported(call, module, here), name, None)
-    finally:
-        if made and not any(folder.iterdir()):
-            folder.rmdir()
+    found = getattr(_imported(call, module, here), name, None)
     if not isinstance(found, Relay):
         raise Malformed(f"--app {call.args.app}: {name} is not a Relay there; write module:name of one")
     if call.args.store and call.args.store != found.store.url:

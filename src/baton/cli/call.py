@@ -41,10 +41,7 @@ EXITS: tuple[tuple[type[BatonError], int], ...] = (
     (Malformed, 2),
     (StoreError, 2),
 )
-CURE = (
-    "check the name and the folder; "
-    '`baton handoff send --to AGENT --task "…"` makes a store, `baton demo` shows how it works'
-)
+CURE = "check the name and the folder; `baton agents register AGENT` makes a store, `baton demo` shows how it works"
 
 
 class Argument(NamedTuple):
@@ -123,8 +120,6 @@ class Call:
 
             if self.missing and not create:
                 raise NotFound(f"store {self.url}: not there; {CURE}")
-            if self.url == config.STORE:
-                Path(self.url).parent.mkdir(mode=0o700, exist_ok=True)
             self._relay = Relay(self.url)
         return self._relay
 

@@ -90,7 +90,8 @@ def _store(call: Call) -> Iterator[Check]:
         yield Check("store", ok=False, found=f"{path}: gone: {gone}", cure="bring it back from a backup")
         return
     if call.missing:
-        yield Check("store", ok=True, found=f"{path}: not there yet; `baton handoff send` makes it")
+        cure = "check its name; `baton agents register AGENT` makes it"
+        yield Check("store", ok=not call.args.store, found=f"{path}: not there yet", cure=cure)
         return
     yield from _files(path)
     try:

@@ -52,6 +52,10 @@ async def _serve(call: Call, relay: Relay) -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
     screen = call.screen
+    if not relay.store.on_disk:
+        screen.notice(
+            "this relay keeps its work in memory: none from another process reaches it; name a file in Relay(…)"
+        )
     log = Log(screen, relay)
     relay.listen(log.tell)
     screen.line(f"serving {', '.join(relay.names) or 'nobody'} from {relay.store.url}; Ctrl-C stops")
@@ -102,7 +106,7 @@ class Log:
         if event == "accepted":
             self._begun[key] = now
         since = self._begun.pop(key, None) if event != "accepted" else None
-        self.finished += since is not None and event != "late"
+        self.finished += since is not None and event not in {"late", "stopped"}
         took = f"  {lasting(now - since)}" if since is not None else ""
         reason = self._reason(event, handoff) if event in UNWELCOME else ""
         said = f"{handoff.id[:8]}  {event:<10}  {route(handoff)}  {handoff.task[:80]}{took}"
@@ -204,7 +208,7 @@ async def _run(call: Call, relay: Relay) -> Result:
             if stands is None:
                 raise
             if isinstance(error, TimedOut) and stands.status not in ENDED:
-                why = f"not finished within {args.timeout}: {'; '.join(relay.waits_for(stands.workflow_id))}"
+                why = f"not finished within {patience:g} s: {'; '.join(relay.waits_for(stands.workflow_id))}"
                 late = TimedOut(_unfinished(call, relay, stands.workflow_id, why))
                 late.result = stands
                 raise late from None

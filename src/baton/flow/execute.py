@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from os import sep
 from pathlib import PurePath
+from traceback import walk_tb
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -20,6 +22,7 @@ from baton.flow.turn import LiveTurn
 from baton.lifecycle import State
 from baton.protocol.context import merge
 from baton.protocol.handoff import Handoff
+from baton.protocol.limits import MILLION
 from baton.protocol.results import (
     Account,
     Command,
@@ -38,6 +41,11 @@ if TYPE_CHECKING:
 
 replace = msgspec.structs.replace
 KEPT_FAILURES = 256
+OURS = f"{PurePath(__file__).parents[1]}{sep}"
+
+
+class Stopped(Exception):
+    """The claim was lost while the agent worked; it was stopped before it answered."""
 
 
 async def execute(crew: Crew, handoff: Handoff, task: asyncio.Task[Any] | None, alone: str = "") -> Any:
@@ -51,11 +59,12 @@ async def execute(crew: Crew, handoff: Handoff, task: asyncio.Task[Any] | None, 
             return Escalate(running.escalated)
         if running.overspent and not (isinstance(value, Return) and value.status != "success"):
             return failed(f"BudgetExceeded: {running.overspent}", retryable=False)
+        value = _with_costs(value, running) if running.tokens or running.cost else value
         return _with_gains(value, running) if running.gained or running.artifacts else value
     except asyncio.CancelledError:
         if running.lost and running.task is not None:
             running.task.uncancel()
-            raise Fenced(f"handoff {handoff.id}: {running.lost}") from None
+            raise Stopped(f"handoff {handoff.id}: {running.lost}") from None
         if running.task is None or running.task.cancelling():
             running.lost = "the work was called off"  # a thread of it can only be told
             raise
@@ -93,10 +102,21 @@ def _place(error: BaseException) -> str:
     trace = error.__traceback__
     if trace is None or isinstance(error, BatonError):
         return ""
-    while trace.tb_next is not None:
-        trace = trace.tb_next
-    code = trace.tb_frame.f_code
-    return f"at {PurePath(code.co_filename).name}:{trace.tb_lineno} in {code.co_name}"
+    steps = [(frame.f_code, line) for frame, line in walk_tb(trace)]
+    code, line = next((one for one in reversed(steps) if not one[0].co_filename.startswith(OURS)), steps[-1])
+    return f"at {PurePath(code.co_filename).name}:{line} in {code.co_name}"
+
+
+def _with_costs(value: Any, running: Running) -> Any:
+    """What the agent gave back, with at least what it was charged on the way."""
+    if isinstance(value, Command):
+        return replace(value, tokens=max(value.tokens, running.tokens))
+    if isinstance(value, Reject | Defer | Escalate):
+        return value
+    answer = as_return(value)
+    account = answer.audit
+    tokens, cost = max(account.tokens_consumed, running.tokens), max(account.cost, running.cost / MILLION)
+    return replace(answer, audit=replace(account, tokens_consumed=tokens, cost=cost))
 
 
 def _with_gains(value: Any, running: Running) -> Any:

@@ -15,7 +15,7 @@ from baton.errors import IllegalTransition
 from baton.guards import breaker
 from baton.guards.approval import approved
 from baton.guards.triggers import timeout
-from baton.lifecycle import Event, State
+from baton.lifecycle import AUDIT_NAME, Event, State
 from baton.protocol.audit import read_record
 from baton.protocol.codec import to_microseconds
 from baton.protocol.handoff import HUMAN, SUPERVISOR
@@ -165,7 +165,7 @@ def sweep(crew: Crew) -> list[Step]:
         if step.event is Event.MISS:
             store.mark(moved.handoff.to_agent, available=False, reason=step.reason)
         done.append(step)
-        crew.tell(step.event.value, moved.handoff)
+        crew.tell(AUDIT_NAME[step.event], moved.handoff)
     if done:
         crew.hub.notify()
     return done

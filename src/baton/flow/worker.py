@@ -14,6 +14,7 @@ from baton.flow import claim, execute, finish, offer, recover, waiting
 from baton.flow.crew import give_back, objection
 from baton.guards.base import Verdict
 from baton.lifecycle import OPEN, State
+from baton.protocol.audit import LATE
 from baton.protocol.context import changes, merge
 from baton.protocol.results import Command, Return, failed
 from baton.stores import holder
@@ -165,8 +166,8 @@ async def work(crew: Crew, taken: Handoff, alone: str = "") -> Handoff | None:
                 await asyncio.sleep(0)
                 since = time()
             moved = await _hop(crew, taken, task, alone)
-        except Fenced:
-            crew.tell("late", taken)
+        except (Fenced, execute.Stopped) as error:
+            crew.tell(LATE if isinstance(error, Fenced) else "stopped", taken)
             return None
         except BaseException:
             # Also a full disk: the work is not failed, it waits for a store that takes its answer.

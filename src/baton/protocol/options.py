@@ -122,13 +122,16 @@ _ELSEWHERE = {
     "turn.ask": {"state": "update= changes what the receiver sees of the shared variables"},
     "relay.run": {"update": "state= gives the shared variables at the start"},
 }
+_OF_LIMITS = frozenset(Limits.__struct_fields__)
 
 
-def closed(given: Mapping[str, Any], known: type, what: str) -> None:
-    """Refuse an option that is not in the list."""
+def closed(given: Mapping[str, Any], known: type, what: str, *more: str) -> None:
+    """Refuse an option that is not in the list, or one of the others."""
     names: frozenset[str] = known.__optional_keys__  # type: ignore[attr-defined]
     for name in given.keys() - names:
-        cure = _ELSEWHERE.get(what, {}).get(name) or codec.near(name, names)
+        cure = _ELSEWHERE.get(what, {}).get(name) or codec.near(name, {*names, *more})
+        if name in _OF_LIMITS and "limits" in {*names, *more}:
+            cure = f"limits=Limits({name}=…) sets it"
         raise Malformed(f"{what}: {codec.short(name)} is not an option; {cure}")
 
 

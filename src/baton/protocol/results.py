@@ -156,6 +156,8 @@ ACCEPTANCES: dict[str, Literal["accepted", "rejected", "deferred"]] = {
 def _instruction(command: Command) -> None:
     goto: Any = command.goto
     if not isinstance(goto, str) and not (isinstance(goto, list) and all(isinstance(one, Send) for one in goto)):
+        if isinstance(goto, list | tuple):
+            raise Malformed(f"Command.goto: {goto!r:.60}; several are written goto=[Send('a'), Send('b')]")
         said = getattr(goto, "__name__", goto)
         raise Malformed(f"Command.goto: {said!r:.60} is not the name of an agent; write its name as text")
     if isinstance(goto, list) and not goto:
@@ -193,7 +195,13 @@ def as_return(value: Any) -> Return:
         if isinstance(value, Coroutine):
             value.close()
         raise Malformed(f"the answer is a call of {said} that was not awaited: `await` is missing before it")
+    if isinstance(value, Send | Command) or (isinstance(value, list | tuple) and any(map(_leads_on, value))):
+        raise Malformed("the answer holds a Send or a Command; to hand work on, return one Command(goto=…) by itself")
     return Return(result=Result(content_type="json", body=value))
+
+
+def _leads_on(value: Any) -> bool:
+    return isinstance(value, Send | Command)
 
 
 def answer(

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 def open_store(url: str | PathLike[str], *, durability: Durability = "power", vfs: str | None = None) -> Store:
     """Open a store: a file is SQLite, ":memory:" keeps nothing."""
     url = fspath(url)
+    if not url:
+        raise StoreError("store: its name is empty; give a file name, or :memory: to keep nothing")
     if url == ":memory:":
         from baton.stores.memory import MemoryStore
 

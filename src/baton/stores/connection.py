@@ -85,6 +85,7 @@ class Database:
         self.on_disk = path != MEMORY
         self._lock = threading.RLock()
         self._gate = -1
+        self._made_gate = False
         self._depth = 0
         self._forks = _forks()
         self._born = self._forks.seen
@@ -98,6 +99,8 @@ class Database:
             self._migrate()
         except BaseException as error:
             self.close()
+            if isinstance(error, apsw.NotADBError) and self._made_gate:
+                Path(f"{path}.gate").unlink(missing_ok=True)  # nobody writes what is no store
             if isinstance(error, apsw.Error):
                 raise StoreError(f"{path}: {error}; give another file, or restore this one from a backup") from error
             raise
@@ -109,7 +112,12 @@ class Database:
                 f"{path}: on a network file system ({kind}), where SQLite's log gets corrupted; "
                 "use a local disk, or a PostgreSQL store"
             )
+        if not path.name or path.is_dir():
+            raise StoreError(f"store {str(path)!r}: a folder; name a file in it, or :memory: to keep nothing")
         try:
+            with suppress(FileExistsError):
+                path.parent.mkdir(mode=0o700)  # one folder, and not a path to it that may be misspelled
+            self._made_gate = not os.path.lexists(f"{path}.gate")
             self._gate = os.open(f"{path}.gate", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
             # Not opened when it is there: closing it would drop the locks of another connection of ours.
             with self._exclusive(), suppress(FileExistsError):
