@@ -157,7 +157,8 @@ def _instruction(command: Command) -> None:
     goto: Any = command.goto
     if not isinstance(goto, str) and not (isinstance(goto, list) and all(isinstance(one, Send) for one in goto)):
         if isinstance(goto, list | tuple):
-            raise Malformed(f"Command.goto: {goto!r:.60}; several are written goto=[Send('a'), Send('b')]")
+            cure = "several are written goto=[Send('a'), Send('b')]"
+            raise Malformed(f"Command.goto: {goto!r:.60} is not the name of an agent; {cure}")
         said = getattr(goto, "__name__", goto)
         raise Malformed(f"Command.goto: {said!r:.60} is not the name of an agent; write its name as text")
     if isinstance(goto, list) and not goto:
