@@ -17,6 +17,7 @@ from baton.flow.crew import Crew, Settings, within
 from baton.flow.desk import Desk
 from baton.flow.outcome import Result
 from baton.guards.complexity import classify
+from baton.lifecycle import State
 from baton.protocol import codec
 from baton.protocol.codec import near
 from baton.protocol.context import Context
@@ -147,7 +148,10 @@ class Relay(Desk):
         """Go on with a workflow whose process ended; raises Held when somebody else works on it."""
         patience = None if timeout is None else codec.seconds(timeout)
         recover.sweep(self._crew)
-        return await self._finished(self._root(workflow_id), patience, attach=False)
+        first = self._root(workflow_id)
+        left = self.store.find(workflow_id=workflow_id, state=State.OFFERED)
+        self._crew.leave([one for one in left if broadcast.is_aside(one) and one.to_agent in self._crew.agents])
+        return await self._finished(first, patience, attach=False)
 
     async def _begin(
         self, to: str, task: str, options: dict[str, Any], *, take: bool = True, **fixed: Any
@@ -184,7 +188,7 @@ class Relay(Desk):
         try:
             async with asyncio.timeout(timeout), worker.minded(self._crew):
                 await worker.run_line(self._crew, first, attach=attach, taken=taken)
-                await self._crew.beside()
+                await self._crew.beside(first.workflow_id)
         except TimeoutError:
             said = "; ".join(self.waits_for(first.workflow_id))
             late = TimedOut(

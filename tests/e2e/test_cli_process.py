@@ -320,6 +320,31 @@ def test_a_stopped_worker_gives_its_work_back(baton, start, place):
     assert (handoff.status, handoff.attempt) == ("offered", 0)
 
 
+def test_a_second_signal_ends_a_worker_whose_agent_does_not_stop(baton, start, place):
+    code = "import asyncio\nfrom baton import Relay\nrelay = Relay('.baton/baton.db')\n@relay.agent('billing')\n"
+    body = """async def billing(turn):
+    open("begun", "w")
+    while True:
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            open("told", "w")
+"""
+    (place / "shop.py").write_text(code + body)
+    worker = start("worker", "--app", "shop:relay")
+    worker.stdout.readline()
+    sent = json.loads(baton("handoff", "send", "--to", "billing", "--task", "endless", "--json").stdout)
+    until((place / "begun").exists)
+    worker.send_signal(signal.SIGINT)
+    until((place / "told").exists)
+    assert worker.poll() is None
+    worker.send_signal(signal.SIGINT)
+    assert worker.wait(10) == -signal.SIGINT
+    baton("recover")
+    with Relay(str(place / ".baton/baton.db")) as relay:
+        assert relay.get(sent["id"]).status == "offered"
+
+
 def test_a_worker_waits_for_no_thread(baton, start, place):
     code = "import time\nfrom baton import Relay\nrelay = Relay('.baton/baton.db')\n@relay.agent('billing')\n"
     (place / "shop.py").write_text(f"{code}def billing(turn):\n    open('begun', 'w')\n    time.sleep(60)\n")

@@ -63,6 +63,10 @@ class _OwnThread(Executor):
             return
         try:
             result = function(*args)
+        except StopIteration as error:  # which a future cannot carry
+            told = RuntimeError("the function raised StopIteration")
+            told.__cause__ = error
+            self.call.set_exception(told.with_traceback(error.__traceback__))
         except BaseException as error:  # noqa: BLE001 - it belongs to whoever waits for the call
             self.call.set_exception(error)
         else:

@@ -40,7 +40,8 @@ UNWELCOME = {"waits", "failed", "deferred", "parked", "rejected", "refused", "ca
 def worker(call: Call) -> int:
     """Serve the agents of your module until interrupted, and say what happens.
 
-    Ctrl-C or SIGTERM stops cleanly: what is under way is offered again at once, and the attempt does not count.
+    Ctrl-C or SIGTERM stops cleanly: what is under way is offered again at once, and the attempt does not count. A
+    second one ends the process where an agent does not stop; its work is taken back then.
     """
     codec.bounded(call.args.slots, "--slots", 1, 1000)
     return asyncio.run(_serve(call, application(call)))
@@ -49,8 +50,15 @@ def worker(call: Call) -> int:
 async def _serve(call: Call, relay: Relay) -> int:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
+
+    def told(number: int) -> None:
+        if stop.is_set():  # an agent does not let itself be stopped; others take its work when this process is gone
+            signal.signal(number, signal.SIG_DFL)
+            signal.raise_signal(number)
+        stop.set()
+
     for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop.set)
+        loop.add_signal_handler(number, told, number)
     screen = call.screen
     if not relay.store.on_disk:
         screen.notice(

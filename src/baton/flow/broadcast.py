@@ -57,10 +57,15 @@ async def gather(crew: Crew, offers: Sequence[Offer], rule: Aggregation) -> Answ
     for handoff in made:
         if handoff.id in new:
             crew.tell("initiated", handoff)
-    awaited = [handoff for handoff in made if handoff.aggregation is not None]
-    crew.leave([handoff for handoff in made if handoff.aggregation is None and handoff.to_agent in crew.agents])
+    awaited = [handoff for handoff in made if not is_aside(handoff)]
+    crew.leave([handoff for handoff in made if is_aside(handoff) and handoff.to_agent in crew.agents])
     answers = await _answers(crew, awaited, rule)
     return _counted(made[0].broadcast_group_id, rule, answers)
+
+
+def is_aside(handoff: Handoff) -> bool:
+    """Whether nobody waits for its answer."""
+    return bool(handoff.broadcast_group_id) and handoff.aggregation is None
 
 
 async def _answers(crew: Crew, awaited: list[Handoff], rule: Aggregation) -> list[Return]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
+from concurrent.futures import Future
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakKeyDictionary
@@ -23,7 +24,6 @@ from baton.stores.wake import Hub, Writer
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
-    from concurrent.futures import Future
 
     from baton.agents.base import Agent
     from baton.guards.base import Facts, Verdict
@@ -59,11 +59,28 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 class Running:
     """One claim that this process works on."""
 
-    __slots__ = ("artifacts", "cost", "epoch", "escalated", "gained", "lost", "note", "overspent", "task", "tokens")
+    __slots__ = (
+        "artifacts",
+        "cost",
+        "epoch",
+        "escalated",
+        "gained",
+        "lost",
+        "note",
+        "over",
+        "overspent",
+        "pending",
+        "task",
+        "tokens",
+        "told",
+    )  # fmt: skip
 
     def __init__(self, epoch: int, task: asyncio.Task[Any] | None) -> None:
         self.epoch = epoch
         self.task = task
+        self.pending = task.cancelling() if task is not None else 0  # cancellations that others asked for before
+        self.told = False  # whether its task was cancelled because the claim is lost
+        self.over: Future[None] | None = None  # made where a later attempt waits for the end of this one
         self.lost = ""
         self.escalated = ""
         self.overspent = ""
@@ -72,6 +89,12 @@ class Running:
         self.gained: dict[str, Any] = {}  # by the work that was delegated
         self.artifacts: tuple[Artifact, ...] = ()
         self.note = ""
+
+    def end(self) -> Future[None]:
+        """What is done when this attempt has ended."""
+        if self.over is None:
+            self.over = Future()
+        return self.over
 
 
 class Crew:
@@ -88,7 +111,7 @@ class Crew:
         self.agents: dict[str, Agent] = {}
         self.profiles: dict[str, Profile] = {}
         self.running: dict[str, Running] = {}
-        self.outlasting: dict[str, tuple[Handoff, Future[Any]]] = {}  # cancelled, but their functions go on
+        self.outlasting: dict[tuple[str, int], tuple[Handoff, Future[Any]]] = {}  # cancelled; their functions go on
         self.listeners: list[Callable[[str, Handoff], None]] = []
         self.failures: dict[str, BaseException] = {}
         self.seal: Callable[[], int] = lambda: 0
@@ -98,7 +121,8 @@ class Crew:
         self.entrust: Callable[[Offer], Awaitable[Return]]
         self.run_line: Callable[[Handoff], Awaitable[Return]]
         self.gather: Callable[[Sequence[Offer], Aggregation], Awaitable[Answers]]
-        self.asides: set[asyncio.Future[Return]] = set()  # work for whose answer nobody waits
+        self.asides: dict[asyncio.Future[Return], str] = {}  # work for whose answer nobody waits, by its workflow
+        self.serving = 0  # how many workers of this process take whatever is offered
         self._states: OrderedDict[str, Mapping[str, Any]] = OrderedDict()
 
     @property
@@ -172,19 +196,27 @@ class Crew:
             raise
 
     def leave(self, handoffs: Sequence[Handoff]) -> None:
-        """Work on these beside what is waited for."""
+        """Work on these beside what is waited for; where a worker serves, it takes them in their turn."""
+        if self.serving:
+            self.hub.notify()
+            return
         for handoff in handoffs:
             task = asyncio.ensure_future(self.run_line(handoff))
-            self.asides.add(task)
+            self.asides[task] = handoff.workflow_id
             task.add_done_callback(self._aside)
 
-    async def beside(self) -> None:
-        """Wait for what this event loop works on beside."""
-        loop = asyncio.get_running_loop()
-        await asyncio.gather(*(task for task in self.asides if task.get_loop() is loop), return_exceptions=True)
+    async def beside(self, workflow_id: str) -> None:
+        """Wait for what this event loop works on beside in a workflow."""
+        ours = asyncio.get_running_loop(), asyncio.current_task()
+        while found := [
+            task
+            for task, flow in self.asides.items()
+            if flow == workflow_id and task.get_loop() is ours[0] and task is not ours[1]
+        ]:
+            await asyncio.wait(found)
 
     def _aside(self, task: asyncio.Future[Return]) -> None:
-        self.asides.discard(task)
+        self.asides.pop(task, None)
         if not task.cancelled() and (error := task.exception()) is not None:
             logger.error("work for whose answer nobody waits stopped", exc_info=error)
 
@@ -221,26 +253,32 @@ def objection(crew: Crew, verdict: Verdict, to_agent: str) -> str:
     return f"{verdict.reason}; {near(to_agent, [row.profile.agent_id for row in crew.store.agents()])}"
 
 
-def give_back(crew: Crew, taken: Handoff | None) -> None:
+def give_back(crew: Crew, taken: Handoff | None, *, uncount: bool = True) -> None:
     """A clean stop: work that was claimed here is offered again, and the attempt does not count.
 
     At once, or when a function that could not be stopped has ended: nobody else may begin beside it.
     """
     if taken is None or taken.state is not State.CLAIMED or taken.holder != crew.holder:
         return
-    if taken.id in crew.outlasting:
-        crew.outlasting[taken.id][1].add_done_callback(lambda _: let_go(crew, taken.id))
+    if (key := (taken.id, taken.epoch)) in crew.outlasting:
+        crew.outlasting[key][1].add_done_callback(lambda _: let_go(crew, key))
         return
     due = crew.store.now() + int(crew.settings.lease * 1e6)
     step = Step(
-        id=taken.id, event=Event.RELEASE, epoch=taken.epoch, reason="its worker stopped", due_at=due, uncount=True
+        id=taken.id, event=Event.RELEASE, epoch=taken.epoch, reason="its worker stopped", due_at=due, uncount=uncount
     )
     with suppress(BatonError):
         crew.store.advance(step)
     crew.hub.notify()
 
 
-def let_go(crew: Crew, handoff_id: str) -> None:
+def let_go(crew: Crew, key: tuple[str, int]) -> None:
     """Give back what a cancelled function held."""
-    taken, _ = crew.outlasting.pop(handoff_id, (None, None))
+    taken, _ = crew.outlasting.pop(key, (None, None))
     give_back(crew, taken)
+
+
+def forget(crew: Crew, lost: Handoff) -> None:
+    """Of a claim that was lost, a function that goes on is remembered only until it ends."""
+    if (key := (lost.id, lost.epoch)) in crew.outlasting:
+        crew.outlasting[key][1].add_done_callback(lambda _: crew.outlasting.pop(key, None))

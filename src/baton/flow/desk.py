@@ -101,8 +101,8 @@ class Desk:
 
     def let_go(self) -> None:
         """Offer again what cancelled functions in threads still hold, for a process that ends now, and they with it."""
-        for handoff_id in list(self._crew.outlasting):
-            crew.let_go(self._crew, handoff_id)
+        for key in list(self._crew.outlasting):
+            crew.let_go(self._crew, key)
 
     def reroute(self, handoff_id: str, to_agent: str, *, by: str = "", reason: str = "") -> Handoff:
         """Give rejected or parked work to another agent."""

@@ -51,37 +51,82 @@ class Stopped(Exception):
 async def execute(crew: Crew, handoff: Handoff, task: asyncio.Task[Any] | None, alone: str = "") -> Any:
     """Run the agent in this task; an exception of its body is a failed return, a lost claim is Fenced."""
     running = Running(handoff.epoch, task)
+    before = crew.running.get(handoff.id)
     crew.running[handoff.id] = running
     turn = LiveTurn(crew, handoff, running, alone)
     try:
-        value = await _worked(crew, turn)
-        if running.escalated:
-            return Escalate(running.escalated)
-        if running.overspent and not (isinstance(value, Return) and value.status != "success"):
-            return failed(f"BudgetExceeded: {running.overspent}", retryable=False)
-        value = _with_costs(value, running) if running.tokens or running.cost else value
-        return _with_gains(value, running) if running.gained or running.artifacts else value
+        if before is not None or crew.outlasting:
+            await _alone(crew, handoff, before)
+        return _given(running, await _worked(crew, turn))
+    except (KeyboardInterrupt, GeneratorExit):
+        raise
     except asyncio.CancelledError:
-        if running.lost and running.task is not None:
-            running.task.uncancel()
-            raise Stopped(f"handoff {handoff.id}: {running.lost}") from None
-        if running.task is None or running.task.cancelling():
-            running.lost = "the work was called off"  # a thread of it can only be told
+        if _is_called_off(handoff, running):
             raise
         return failed("CancelledError: raised by the agent itself; nobody called the work off")
-    except Fenced:
-        raise
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever an agent raises is its answer
-        if running.escalated or isinstance(error, Undecided):
-            return Escalate(running.escalated or str(error))
-        crew.failures[handoff.id] = error
-        if len(crew.failures) > KEPT_FAILURES:  # a worker has nobody who asks for the cause
-            crew.failures.pop(next(iter(crew.failures)))
-        name = type(error).__name__
-        said = failed(f"{name}: {_told(error)}", retryable=not isinstance(error, Refused | HandoffFailed))
-        return replace(said, audit=Account(notes=_place(error)))
+    except BaseException as error:
+        if isinstance(error, Fenced) and (running.lost or not _is_ours(crew, handoff)):
+            raise
+        return _raised(crew, handoff, running, error)
     finally:
-        crew.running.pop(handoff.id, None)
+        _ended(crew, handoff, running)
+
+
+def _given(running: Running, value: Any) -> Any:
+    """What the agent gave back, with what its turn came to besides."""
+    if running.escalated:
+        return Escalate(running.escalated)
+    if running.overspent and not (isinstance(value, Return) and value.status != "success"):
+        return failed(f"BudgetExceeded: {running.overspent}", retryable=False)
+    value = _with_costs(value, running) if running.tokens or running.cost else value
+    return _with_gains(value, running) if running.gained or running.artifacts else value
+
+
+def _is_called_off(handoff: Handoff, running: Running) -> bool:
+    """Whether others cancelled it, and not the agent itself; Stopped where that was because its claim is lost."""
+    if running.told and running.task is not None:
+        running.told = False
+        if running.task.uncancel() <= running.pending:
+            raise Stopped(f"handoff {handoff.id}: {running.lost}") from None
+    if running.task is None or running.task.cancelling():
+        running.lost = "the work was called off"  # a thread of it can only be told
+        return True
+    return False
+
+
+def _raised(crew: Crew, handoff: Handoff, running: Running, error: BaseException) -> Any:
+    """Whatever an agent raises is its answer."""
+    if running.escalated or isinstance(error, Undecided):
+        return Escalate(running.escalated or str(error))
+    crew.failures[handoff.id] = error
+    if len(crew.failures) > KEPT_FAILURES:  # a worker has nobody who asks for the cause
+        crew.failures.pop(next(iter(crew.failures)))
+    name = type(error).__name__
+    said = failed(f"{name}: {_told(error)}", retryable=not isinstance(error, Refused | HandoffFailed))
+    return replace(said, audit=Account(notes=_place(error)))
+
+
+def _ended(crew: Crew, handoff: Handoff, running: Running) -> None:
+    if crew.running.get(handoff.id) is running:
+        del crew.running[handoff.id]
+    if running.told and running.task is not None:  # it heard that it should stop, and did something else
+        running.task.uncancel()
+    if running.over is not None:
+        running.over.set_result(None)
+
+
+async def _alone(crew: Crew, handoff: Handoff, before: Running | None) -> None:
+    """Wait for an earlier attempt that does not stop although its claim is lost: nobody works beside it."""
+    waits = [call for (name, _), (_, call) in crew.outlasting.items() if name == handoff.id]
+    if before is not None:
+        waits.append(before.end())
+    if waits:
+        await asyncio.wait([asyncio.wrap_future(one) for one in waits])
+
+
+def _is_ours(crew: Crew, handoff: Handoff) -> bool:
+    now = crew.store.get(handoff.id)
+    return now is not None and now.state is State.CLAIMED and now.epoch == handoff.epoch
 
 
 async def _worked(crew: Crew, turn: LiveTurn) -> Any:
@@ -151,6 +196,15 @@ def drop_lost(crew: Crew) -> None:
         ours = now is not None and now.state is State.CLAIMED and now.epoch == running.epoch
         if ours or running.lost:
             continue
-        running.lost = f"the claim was lost ({now.status if now else 'gone'})"
-        if running.task is not None:
-            running.task.get_loop().call_soon_threadsafe(running.task.cancel)
+        why = f"the claim was lost ({now.status if now else 'gone'})"
+        if running.task is None:
+            running.lost = why
+        else:
+            running.task.get_loop().call_soon_threadsafe(_stop, crew, handoff_id, running, why)
+
+
+def _stop(crew: Crew, handoff_id: str, running: Running, why: str) -> None:
+    """Cancel it while its body waits: once the body has ended, its task belongs to others."""
+    if crew.running.get(handoff_id) is running and not running.lost and running.task is not None:
+        running.lost, running.told = why, True
+        running.task.cancel()

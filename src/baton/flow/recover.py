@@ -223,7 +223,7 @@ def _stuck(store: Store, handoff: Handoff, facts: Facts) -> None:
 
 def _is_alive(crew: Crew, handoff: Handoff) -> bool:
     if handoff.holder == crew.holder:
-        return handoff.id in crew.running or handoff.id in crew.outlasting
+        return handoff.id in crew.running or (handoff.id, handoff.epoch) in crew.outlasting
     return holder.life(handoff.holder) == "alive"
 
 

@@ -104,7 +104,7 @@ class LiveTurn:
     @property
     def cancelled(self) -> bool:
         """Whether the claim was lost or the work was called off."""
-        return bool(self._running.lost) or self.handoff.id in self._crew.outlasting
+        return bool(self._running.lost) or (self.handoff.id, self.handoff.epoch) in self._crew.outlasting
 
     def progress(self, note: str) -> None:
         """Say what is going on."""
@@ -113,7 +113,7 @@ class LiveTurn:
 
     def outlast(self, call: Future[Any]) -> None:
         """Keep the claim until this call has ended, although the work was called off."""
-        self._crew.outlasting[self.handoff.id] = (self.handoff, call)
+        self._crew.outlasting[self.handoff.id, self.handoff.epoch] = (self.handoff, call)
 
     async def charge(self, tokens: int = 0, cost: float = 0.0) -> None:
         """Count what the work used; raises BudgetExceeded when it cannot be afforded."""

@@ -11,7 +11,7 @@ import msgspec
 
 from baton.errors import Fenced, Held, IllegalTransition, NotFound, StoreError, named
 from baton.flow import claim, execute, finish, offer, recover, waiting
-from baton.flow.crew import give_back, objection
+from baton.flow.crew import forget, give_back, objection
 from baton.guards.base import Verdict
 from baton.lifecycle import OPEN, State
 from baton.protocol.audit import LATE
@@ -167,11 +167,12 @@ async def work(crew: Crew, taken: Handoff, alone: str = "") -> Handoff | None:
                 since = time()
             moved = await _hop(crew, taken, task, alone)
         except (Fenced, execute.Stopped) as error:
+            forget(crew, taken)
             crew.tell(LATE if isinstance(error, Fenced) else "stopped", taken)
             return None
-        except BaseException:
+        except BaseException as error:
             # Also a full disk: the work is not failed, it waits for a store that takes its answer.
-            give_back(crew, taken)
+            give_back(crew, taken, uncount=not isinstance(error, GeneratorExit))
             raise
         if moved.verdict.kind != "refuse":
             if moved.then is None or moved.then.state is not State.CLAIMED:
@@ -265,6 +266,7 @@ async def serve(crew: Crew, stop: asyncio.Event, *, slots: int = 4) -> int:
     loop = asyncio.get_running_loop()
     done, seen = 0, float("-inf")
     with crew.write.caller(slots):
+        crew.serving += 1
         try:
             async with minded(crew):
                 while not stop.is_set():
@@ -280,6 +282,7 @@ async def serve(crew: Crew, stop: asyncio.Event, *, slots: int = 4) -> int:
                     elif grant.handoff is None:
                         await crew.hub.changed(TICK, stop.is_set)
         finally:
+            crew.serving -= 1
             for task in busy:
                 task.cancel()
             await asyncio.gather(*busy, return_exceptions=True)
