@@ -12,7 +12,7 @@ import msgspec
 from baton.agents.python import FunctionAgent
 from baton.agents.relay import RelayAgent
 from baton.errors import BatonError, HandoffFailed, Malformed, NotFound, TimedOut, Undecided, UnknownAgent, named
-from baton.flow import broadcast, offer, outcome, prepare, recover, worker
+from baton.flow import broadcast, escalate, offer, outcome, prepare, recover, worker
 from baton.flow.crew import Crew, Settings, within
 from baton.flow.desk import Desk
 from baton.flow.outcome import Result
@@ -38,6 +38,7 @@ from baton.protocol.options import (
 )
 from baton.protocol.profile import Profile
 from baton.protocol.results import Return, Send
+from baton.routing.ladder import as_ladder
 from baton.stores import open_store
 from baton.stores.base import Step
 from baton.stores.holder import identity
@@ -69,14 +70,15 @@ class Relay(Desk):
 
         `handoffs=False` keeps agents from handing on; `independent=True` lets one finish alone when its handoff is
         refused; `durability="process"` survives a crash of the program but not of the machine; `checkpoints` is the
-        folder of the audit's checkpoints. Settings: lease, backoff, routes, delegation_timeout, sequence, reducers,
-        roots.
+        folder of the audit's checkpoints. Settings: lease, backoff, routes, delegation_timeout, sequence,
+        escalation, reducers, roots.
         """
         closed(settings, SettingOptions, "Relay", "limits", "handoffs", "independent", "durability", "checkpoints")
         most = as_limits(limits) or Limits()
         given: dict[str, Any] = dict(settings)
         if "delegation_timeout" in given:
             given["delegation_timeout"] = codec.seconds(given["delegation_timeout"], "delegation_timeout")
+        given["escalation"] = as_ladder(given.get("escalation", ()))
         self.store = open_store(url, durability=durability)
         chosen = Settings(limits=most, handoffs=handoffs, independent=independent, **given)
         self._crew = Crew(self.store, identity(), chosen)
@@ -159,7 +161,8 @@ class Relay(Desk):
         closed(options, RunOptions, "relay.run")
         limits = self._limits(as_limits(options.pop("limits", None)), options.pop("complexity", None), task)
         state, fields = as_variables(options.pop("state", None), "state"), {**as_fields(options), **fixed}
-        if to not in self._crew.agents and to not in {row.profile.agent_id for row in self.store.agents()}:
+        known = to in self._crew.agents or (to == HUMAN and fixed.get("type") == "escalation")
+        if not known and to not in {row.profile.agent_id for row in self.store.agents()}:
             names = {*self._crew.agents, *(row.profile.agent_id for row in self.store.agents())}
             raise UnknownAgent(f"agent {to}: not registered; {near(to, names)}")
         prepared = prepare.begin(self._crew, prepare.request(to, task, **fields), limits, state)
@@ -260,6 +263,24 @@ class Relay(Desk):
         """
         within = {"return_protocol": ReturnProtocol(expected=True, timeout=codec.seconds(timeout)), **options}
         first, taken = await self._begin(to, task, {"from_agent": from_agent, **within}, type="delegation")
+        async with worker.minded(self._crew):
+            return await worker.run_line(self._crew, first, taken=taken)
+
+    async def escalate(
+        self, task: str, *, from_agent: str, timeout: Duration = 600.0, **options: Unpack[RequestOptions]
+    ) -> Return:
+        """Ask whoever is next up from an agent or program (in the end a person) for a decision; the answer.
+
+        `rationale=` says why it cannot be decided there, and is required. `timeout` is how long each level may take
+        before the next one is asked. The options are those of `run`.
+        """
+        upwards = ReturnProtocol(
+            expected=True, timeout=codec.seconds(timeout), on_timeout="escalate", on_failure="escalate"
+        )
+        given: dict[str, Any] = {"from_agent": from_agent, "return_protocol": upwards, **options}
+        audit = as_fields({name: given[name] for name in ("audit", "risk") if name in given})
+        to = escalate.ahead(self._crew, prepare.request(from_agent, task, **audit)).next.to
+        first, taken = await self._begin(to, task, given, type="escalation")
         async with worker.minded(self._crew):
             return await worker.run_line(self._crew, first, taken=taken)
 

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from baton import Artifact, Command, Limits, Relay, clock
+from baton import Artifact, Command, Escalate, Limits, Relay, clock
 from baton.cli import main
 from baton.cli.call import load
 from baton.cli.verbs import GROUPS, VERBS
 from baton.protocol.codec import to_microseconds
 from baton.protocol.context import Context
-from baton.protocol.handoff import Handoff
+from baton.protocol.handoff import Handoff, Rationale
 from baton.protocol.profile import Profile
 
 STORE = ".baton/baton.db"
@@ -982,3 +982,79 @@ def test_lock_and_unlock(baton, documents, place):
     assert documents("unlock", "--as", "claude") == [{"owner": "claude", "unlocked": 1}]
     assert documents("unlock", "--as", "claude", code=1) == [{"owner": "claude", "unlocked": 0}]
     assert baton("lock", "a.py", "--as", "codex", "--wait", "soon")[0] == 2
+
+
+# --- what goes up -------------------------------------------------------------------------------
+
+
+def test_a_shell_sends_its_work_up_with_what_it_found_out(sent, baton, documents):
+    handoff = sent()
+    baton("handoff", "accept", handoff["id"])
+    code, out, _ = baton(
+        "handoff", "return", handoff["id"], "--epoch", 1, "--escalate", "over my limit", "--json-body", '{"due": 70}'
+    )
+    assert (code, "it goes up" in out) == (0, True)
+    (waits,) = documents("waiting")
+    assert (waits["kind"], waits["why"]) == ("parked", "over my limit; a person has to decide")
+    (said,) = waits["assessments"]
+    assert (said["agent"], said["to"], said["reason"], said["content"]) == (
+        "billing",
+        "human",
+        "over my limit",
+        {"due": 70},
+    )
+    _, out, err = baton("handoff", "show", handoff["id"])
+    assert 'what each level said\n  billing → human: over my limit\n    {"due":70}\n' in out
+    assert f"`baton handoff return {handoff['id'][:8]} --text …` answers it" in err
+    assert documents("handoff", "show", handoff["id"])[0]["assessments"] == [said]
+
+
+def test_a_person_sees_who_said_what_on_the_way_up(team, baton, documents):
+    with Relay(STORE, escalation=["triage"]) as relay:
+        made = relay.hand_off(Handoff(from_agent="user", to_agent="billing", task="Refund order 7"))
+        for agent in ("billing", "triage"):
+            epoch = relay.claim(agent).handoff.epoch
+            relay.give_back(made.id, Escalate(f"{agent} may not"), epoch=epoch)
+    (waits,) = documents("waiting")
+    assert waits["why"] == "billing: billing may not; triage: triage may not; a person has to decide"
+    assert [(one["agent"], one["to"]) for one in waits["assessments"]] == [("billing", "triage"), ("triage", "human")]
+    _, out, _ = baton("handoff", "show", made.id)
+    assert "  billing → triage: billing may not\n  triage → human: triage may not\n" in out
+    assert baton("handoff", "return", made.id, "--text", "refund it")[0] == 0
+    code, _, err = baton("handoff", "return", made.id, "--text", "no")
+    assert (code, "was completed, and has ended" in err) == (1, True)
+
+
+def test_a_question_that_went_up_says_why(team, baton, documents):
+    with Relay(STORE) as relay:
+        handoff = Handoff(
+            from_agent="billing",
+            to_agent="human",
+            type="escalation",
+            task="refund 70 EUR?",
+            audit=Rationale(decision_rationale="over my limit"),
+        )
+        relay.hand_off(handoff)
+    (waits,) = documents("waiting")
+    assert (waits["kind"], waits["why"]) == ("question", "over my limit")
+
+
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        (("--epoch", "1", "--status", "failed"), "it is no answer yet"),
+        (("--epoch", "1", "--tokens", "7"), "it is no answer yet"),
+        ((), "say --epoch 1"),
+    ],
+)
+def test_what_does_not_go_with_escalate(sent, baton, words, error):
+    handoff = sent()
+    baton("handoff", "accept", handoff["id"])
+    code, _, err = baton("handoff", "return", handoff["id"], "--escalate", "over my limit", *words)
+    assert (code, error in err) == (2, True)
+
+
+def test_nobody_stands_above_a_person(sent, baton):
+    handoff = sent(to="human")
+    code, _, err = baton("handoff", "return", handoff["id"], "--escalate", "not me")
+    assert (code, "nobody stands above a person" in err) == (2, True)

@@ -91,6 +91,15 @@ class Turn(Protocol):
         """
         ...
 
+    async def escalate(self, question: str, *, key: str = "", **options: Unpack[PartOptions]) -> Return:
+        """Ask whoever is next up on the ladder (in the end a person) for a decision, and wait for the answer.
+
+        `rationale=` says why it cannot be decided here, and is required. Whoever is asked sees the whole conversation,
+        and may answer or send it further up. Remembered by `key`, with the options of `delegate`; a level that fails
+        or is late passes it on.
+        """
+        ...
+
     async def ask(self, question: str, *, to: str = HUMAN, key: str = "", **options: Unpack[PartOptions]) -> Any:
         """Ask a person (or an agent) and wait for the answer, also over restarts; raises HandoffFailed without one.
 

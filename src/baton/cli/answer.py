@@ -12,7 +12,7 @@ from baton.errors import BatonError, Conflict, Malformed, NotFound, Refused
 from baton.lifecycle import State
 from baton.protocol import codec
 from baton.protocol.handoff import HUMAN, Handoff
-from baton.protocol.results import Account, Defer, Reject, Result, Return
+from baton.protocol.results import Account, Defer, Escalate, Reject, Result, Return
 from baton.stores.holder import readable
 
 HANDOFF = argument("id", metavar="ID", help=AN_ID)
@@ -84,12 +84,14 @@ def _holder(handoff: Handoff) -> str:
     argument("--json-body", metavar="JSON", help="the answer as JSON; - reads standard input"),
     argument("--status", choices=("success", "partial", "failed"), default="success"),
     argument("--error", default="", metavar="TEXT", help="with --status failed: what went wrong"),
+    argument("--escalate", metavar="WHY", help="send it up instead; --text or --json-body is what you found out"),
     argument("--tokens", type=counting(0), default=0, metavar="N", help="how many tokens the work took"),
     argument("--cost", type=float, default=0.0, metavar="MONEY", help="what it cost"),
     BY,
     examples=(
         'baton handoff return 3fa2c81b --epoch 1 --text "refunded 12 EUR" --tokens 840',
         "baton handoff return 3fa2c81b --epoch 1 --status failed --error 'no such order'",
+        "baton handoff return 3fa2c81b --epoch 1 --escalate 'over my limit' --text 'the order is real'",
     ),
 )
 def handoff_return(call: Call) -> int:
@@ -101,6 +103,8 @@ def handoff_return(call: Call) -> int:
     relay = call.relay()
     handoff = find(relay, args.id)
     _answerable(call, handoff)
+    if args.escalate is not None:
+        return _up(call, handoff)
     answer = Return(
         status=args.status,
         result=_body(args.text, args.json_body),
@@ -109,6 +113,17 @@ def handoff_return(call: Call) -> int:
     )
     done = relay.give_back(handoff.id, answer, epoch=args.epoch, by=args.by or config.person())
     moved(call.screen, done, "the answer is stored")
+    return 0
+
+
+def _up(call: Call, handoff: Handoff) -> int:
+    args = call.args
+    if args.epoch is None:
+        raise Malformed(f"handoff {handoff.id}: nobody stands above a person; answer it, reroute it or cancel it")
+    if args.status != "success" or args.error or args.tokens or args.cost:
+        raise Malformed("--escalate: goes with --text or --json-body only; it is no answer yet")
+    value = Escalate(args.escalate, assessment=_body(args.text, args.json_body).body)
+    moved(call.screen, call.relay().give_back(handoff.id, value, epoch=args.epoch), "it goes up")
     return 0
 
 

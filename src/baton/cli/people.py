@@ -73,6 +73,12 @@ def _kind(handoff: Handoff) -> str:
     return {State.WAITING: "approval", State.PARKED: "parked"}.get(handoff.state, "question")
 
 
+def _why(handoff: Handoff, alerts: dict[str, str]) -> str:
+    if handoff.type == "escalation" and handoff.to_agent == HUMAN:
+        return handoff.audit.decision_rationale
+    return alerts.get(handoff.id, "") if handoff.state is State.PARKED else ""
+
+
 @verb(examples=("baton waiting",), columns=(WAITING,))
 def waiting(call: Call) -> int:
     """List what waits for a person: approvals, questions, and work that nobody could do."""
@@ -87,11 +93,19 @@ def waiting(call: Call) -> int:
             age(now, one.timestamp),
             route(one),
             one.task,
-            why.get(one.id, "") if one.state is State.PARKED else "",
+            _why(one, why),
         )
         for one in found
     ]
-    documents = ({"kind": _kind(one), "why": why.get(one.id, ""), "handoff": record(one)} for one in found)
+    documents = (
+        {
+            "kind": _kind(one),
+            "why": _why(one, why) or why.get(one.id, ""),
+            "assessments": relay.assessments(one.id),
+            "handoff": record(one),
+        }
+        for one in found
+    )
     call.screen.table(WAITING, rows, documents)
     if found:
         call.screen.hint(f"next: {next_step(found[0])}")

@@ -120,7 +120,8 @@ def next_step(handoff: Handoff) -> str:
     if handoff.state is State.OFFERED:
         return f"a worker of {handoff.to_agent} takes it, or you: `baton handoff accept {short}`"
     if handoff.state is State.PARKED:
-        return f"a person decides: `baton handoff reroute {short} AGENT`, or return or cancel it"
+        ways = f"`baton handoff return {short} --text …` answers it, `baton handoff reroute {short} AGENT` hands it on"
+        return f"a person decides: {ways}, or cancel it"
     if handoff.state is State.REJECTED:
         return f"`baton recover` or a worker moves it on, or you: `baton handoff reroute {short} AGENT`"
     if handoff.state is State.CLAIMED:

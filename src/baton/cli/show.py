@@ -15,7 +15,7 @@ from baton.protocol.results import document
 from baton.stores.holder import readable
 
 if TYPE_CHECKING:
-    from baton.protocol.audit import AuditRecord
+    from baton.protocol.audit import Assessment, AuditRecord
     from baton.protocol.context import Message
     from baton.protocol.handoff import Handoff
     from baton.protocol.results import Return
@@ -124,7 +124,9 @@ def _changes(call: Call, relay: Relay, where: dict[str, Any]) -> None:
     examples=("baton handoff show 3fa2c81b --full",),
 )
 def handoff_show(call: Call) -> int:
-    """Show one handoff: the record, variables, messages that crossed, the answer and the audit timeline."""
+    """Show one handoff: the record, variables, messages that crossed, what each level said when it went up, the answer
+    and the audit timeline.
+    """
     relay = call.relay()
     handoff = find(relay, call.args.id)
     variables = thaw_state(handoff.context.state_ref, relay.store.fetch)
@@ -137,6 +139,7 @@ def handoff_show(call: Call) -> int:
                 "handoff": record(handoff),
                 "variables": variables,
                 "messages": messages,
+                "assessments": relay.assessments(handoff.id),
                 "return": document(answer)["return"] if answer else None,
                 "audit": trail,
             }
@@ -149,6 +152,7 @@ def handoff_show(call: Call) -> int:
         for name, value in variables.items():
             call.screen.line(f"  {name} = {codec.canonical(value).decode()[:cut]}")
     _messages(call.screen, messages, cut)
+    _assessed(call.screen, relay.assessments(handoff.id), cut)
     _answered(call.screen, answer, cut)
     _timeline(call.screen, trail)
     if following := next_step(handoff):
@@ -206,6 +210,16 @@ def _messages(screen: Screen, messages: list[Message], cut: int | None) -> None:
     for one in shown:
         screen.line(f"  {one.name or one.role}:", "dim")
         screen.block(one.content[:cut] + ("…" if cut and len(one.content) > cut else ""), indent="    ")
+
+
+def _assessed(screen: Screen, said: list[Assessment], cut: int | None) -> None:
+    if said:
+        screen.heading("what each level said")
+    for one in said:
+        screen.line(f"  {one.agent} → {one.to}: {one.reason}")
+        if one.content is not None:
+            text = one.content if isinstance(one.content, str) else codec.canonical(one.content).decode()
+            screen.block(text[:cut], indent="    ")
 
 
 def _answered(screen: Screen, answer: Return | None, cut: int | None) -> None:

@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from baton.flow import escalate
 from baton.flow.crew import give_back
 from baton.lifecycle import Event, State
+from baton.protocol.handoff import SUPERVISOR
 from baton.protocol.results import failed
 from baton.stores.base import Grant, Step
 
@@ -33,6 +35,10 @@ def answer(crew: Crew, grant: Grant) -> Step | None:
     if handoff is None or handoff.state is not State.OFFERED or verdict.error == "AtCapacity":
         return None
     if verdict.kind == "refuse":
+        way = escalate.ahead(crew, handoff)
+        if way.came_up and verdict.limit != "deadline":  # a person can still decide what was asked
+            way = escalate.to_person(way)
+            return escalate.step(handoff, way, verdict.reason, expect=State.OFFERED, by=SUPERVISOR)
         result = failed(f"{verdict.error}: {verdict.reason}", retryable=False)
         return Step(id=handoff.id, event=Event.FAIL, expect=State.OFFERED, reason=verdict.reason, result=result)
     if verdict.kind in {"reject", "escalate"}:
@@ -41,7 +47,7 @@ def answer(crew: Crew, grant: Grant) -> Step | None:
             event=Event.REJECT,
             expect=State.OFFERED,
             reason=verdict.reason,
-            detail={"error": verdict.error},
+            detail={"error": verdict.error, "limit": verdict.limit},
         )
     if verdict.kind == "ask":
         patience = crew.settings.limits.approval_seconds

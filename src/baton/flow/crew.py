@@ -38,7 +38,7 @@ T = TypeVar("T")
 logger = logging.getLogger("baton")
 
 CACHED_STATES = 256
-BOUNDS = ("max_handoffs", "max_agents", "max_depth", "max_tokens", "max_cost", "max_seconds")
+BOUNDS = ("max_handoffs", "max_agents", "max_depth", "max_tokens", "max_cost", "max_seconds", "max_escalations")
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,6 +52,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     routes: dict[str, tuple[str, ...]] = {}
     delegation_timeout: float = 600.0
     sequence: dict[str, str] = {}  # who comes next when an agent is done
+    escalation: tuple[str, ...] = ()  # who decides what others cannot, lowest first; a person is always the last
     reducers: Mapping[str, Reducer] = {}  # what two branches that set the same variable come to
     roots: tuple[str, ...] = ()  # where artifacts may stand, beside relative paths
 

@@ -7,20 +7,32 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from baton.errors import Malformed, NotFound, named
+from baton.errors import IllegalTransition, Malformed, NotFound, named
 from baton.flow import crew, finish, waiting
 from baton.flow.locks import Hold, wanted
 from baton.lifecycle import Event, State
+from baton.protocol.audit import assessments
 from baton.protocol.codec import name
 from baton.protocol.handoff import HUMAN, Handoff
-from baton.protocol.results import ACCEPTANCES, Acceptance, Defer, Reject, as_return, checked, failed
+from baton.protocol.results import (
+    ACCEPTANCES,
+    Acceptance,
+    Command,
+    Defer,
+    Escalate,
+    Reject,
+    as_return,
+    checked,
+    failed,
+)
 from baton.stores.base import Claim, Grant, LockRequest, Step
-from baton.stores.holder import LEASED
+from baton.stores.holder import LEASED, readable
 
 if TYPE_CHECKING:
     import os
 
     from baton.flow.crew import Crew
+    from baton.protocol.audit import Assessment
     from baton.protocol.locks import Lock
     from baton.stores.base import Alert, Store
     from baton.stores.trail import AuditTrail
@@ -56,8 +68,10 @@ class Desk:
         return self.store.claim(claim, self._crew.judge_claim)
 
     def give_back(self, handoff_id: str, value: Any, *, epoch: int | None = None, by: str = "") -> Handoff:
-        """Answer a handoff: a return or content, a Command, Reject or Defer; a stale epoch is refused."""
+        """Answer a handoff: a return or content, a Command, Reject, Defer or Escalate; a stale epoch is refused."""
         handoff = self.get(handoff_id)
+        if epoch is None and handoff.ended:
+            raise self._late(handoff_id)
         if handoff.state is State.OFFERED and epoch is None and isinstance(value, Reject | Defer):
             step = finish.settle(self._crew, handoff, value)
             return self._apply(msgspec.structs.replace(step, epoch=None, expect=State.OFFERED, by=by or step.by))
@@ -69,17 +83,35 @@ class Desk:
         return self._apply(msgspec.structs.replace(step, epoch=handoff.epoch if epoch is None else epoch))
 
     def _answer_for_person(self, handoff: Handoff, value: Any, by: str) -> Handoff:
-        """A person answers work that was offered to people, or that is parked."""
+        """A person answers work that was offered to people, or that is parked; of several answers the first counts."""
+        if isinstance(value, Command | Reject | Defer | Escalate):
+            raise Malformed(f"handoff {handoff.id}: nobody stands above a person; answer it, reroute it or cancel it")
         answer = msgspec.structs.replace(checked(as_return(value)), handoff_id=handoff.id, from_agent=by or HUMAN)
         if handoff.state is State.OFFERED:
             grant = self.store.claim(Claim(holder=f"person:{by or HUMAN}", id=handoff.id), self._crew.judge_claim)
             if not grant.won or grant.handoff is None:
-                raise named(grant.verdict.error, grant.verdict.reason or "somebody else was faster")
+                refused = grant.verdict.kind != "allow"
+                raise named(grant.verdict.error, grant.verdict.reason) if refused else self._late(handoff.id)
             step = finish.settle(self._crew, grant.handoff, answer)
-            return self._apply(msgspec.structs.replace(step, by=by))
+            result = step.result and msgspec.structs.replace(step.result, from_agent=by or HUMAN)
+            return self._apply(msgspec.structs.replace(step, by=by, result=result))
+        if handoff.state is not State.PARKED:
+            raise self._late(handoff.id)
         event = Event.COMPLETE if answer.status in {"success", "partial"} else Event.FAIL
-        step = Step(id=handoff.id, event=event, by=by, expect=State.PARKED, result=answer, reason="a person answered")
-        return self._apply(step)
+        step = Step(id=handoff.id, event=event, by=by, seen=handoff, result=answer, reason="a person answered")
+        try:
+            return self._apply(step)
+        except IllegalTransition:
+            raise self._late(handoff.id) from None
+
+    def _late(self, handoff_id: str) -> IllegalTransition:
+        """What to tell somebody whose answer came after another one, or after the work moved on."""
+        last, now = self.audit.query(handoff_id=handoff_id)[-1], self.get(handoff_id)
+        who = f" by {readable(last.by)}" if last.by else ""
+        stands = f"{now.status}, with {now.to_agent}"
+        return IllegalTransition(
+            f"handoff {handoff_id}: {last.event_type}{who} before; it is {stands}, and this answer changes nothing"
+        )
 
     def approve(self, handoff_id: str, *, by: str, reason: str = "") -> Handoff:
         """Let a waiting handoff go on."""
@@ -165,6 +197,10 @@ class Desk:
             acknowledged_at=last.timestamp,
             estimated_completion=datetime.fromisoformat(done) if done else None,
         )
+
+    def assessments(self, handoff_id: str) -> list[Assessment]:
+        """What each level said when the work went up, lowest first."""
+        return assessments(self.audit.query(handoff_id=handoff_id))
 
     def history(self, conversation_id: str) -> list[Handoff]:
         """All handoffs of a conversation, in order."""

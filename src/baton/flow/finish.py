@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from baton.errors import Malformed
+from baton.flow import escalate
 from baton.flow.crew import give_back, objection
 from baton.flow.prepare import advanced, follow, placed
 from baton.flow.trigger import see
 from baton.lifecycle import Event, State
 from baton.protocol.codec import canonical, check, to_time
 from baton.protocol.context import Message, merge
+from baton.protocol.handoff import HUMAN
 from baton.protocol.results import (
     Account,
     Command,
@@ -45,7 +47,8 @@ def settle(crew: Crew, handoff: Handoff, value: Any) -> Step:
     if isinstance(value, Command):
         return _move(crew, handoff, value, done)
     if isinstance(value, Escalate):
-        return _step(handoff, Event.PARK, reason=f"{value.reason}; a person has to decide")
+        way, owner = escalate.ahead(crew, handoff), {"epoch": handoff.epoch, "by": handoff.to_agent}
+        return escalate.step(handoff, way, value.reason, content=value.assessment, **owner)
     if isinstance(value, Reject):
         return _step(handoff, Event.REJECT, reason=value.reason)
     if isinstance(value, Defer):
@@ -93,7 +96,7 @@ def _complete(crew: Crew, handoff: Handoff, result: Return) -> Step:
 
 
 def fail(crew: Crew, handoff: Handoff, result: Return, cause: str = "") -> Step:
-    """The step after a failure or time-out: again after a pause, to a person, or the end."""
+    """The step after a failure or time-out: again after a pause, up, or the end."""
     protocol = handoff.return_protocol
     policy = protocol.on_timeout if cause == "timeout" else protocol.on_failure
     again = policy == "retry" and result.retryable and handoff.attempt < handoff.max_attempts
@@ -102,9 +105,12 @@ def fail(crew: Crew, handoff: Handoff, result: Return, cause: str = "") -> Step:
     elif again:
         due = crew.store.now() + int(crew.settings.backoff * 2 ** (handoff.attempt - 1) * 1e6)
         return _step(handoff, Event.RETRY, reason=result.error, due_at=due, cause=cause, result=result)
-    if policy == "escalate":
-        reason = f"{result.error or result.status}; {handoff.to_agent} cannot go on, a person has to decide"
-        return _step(handoff, Event.PARK, reason=reason, cause=cause, result=result)
+    if policy == "escalate" and handoff.to_agent != HUMAN:  # the no of a person is the last word
+        way = escalate.ahead(crew, handoff)
+        if not _repeatable(crew, handoff.to_agent):
+            way = escalate.to_person(way, f"{handoff.to_agent} is not idempotent")
+        owner: dict[str, Any] = {"epoch": handoff.epoch, "by": handoff.to_agent, "cause": cause, "result": result}
+        return escalate.step(handoff, way, result.error or result.status, content=result.output, **owner)
     return _step(handoff, Event.FAIL, reason=result.error, cause=cause, result=result)
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from baton import clock
 from baton.errors import Malformed
+from baton.flow.escalate import heard
 from baton.protocol.artifacts import Artifact, inside
 from baton.protocol.context import Blob, Context, Message, append, freeze_state, merge
 from baton.protocol.handoff import SUPERVISED, SUPERVISOR, USER, Handoff, checked, fingerprint
@@ -139,9 +140,15 @@ def delegate(parent: Handoff, to_agent: str, task: str, key: str, **fields: Any)
     )
 
 
-def scoped(parent: Handoff, state: Mapping[str, Any], task: str) -> tuple[Context, list[Blob]]:
-    """The context of a delegation: the parent's state as it stands, its history by reference, and the subtask."""
-    history, messages = append(parent.context.history_ref, [redacted(Message("user", task, name=parent.to_agent))])
+def scoped(
+    parent: Handoff, state: Mapping[str, Any], task: str, before: Iterable[Message] = ()
+) -> tuple[Context, list[Blob]]:
+    """The context of a delegation: the parent's state as it stands, its history by reference, and the subtask.
+
+    `before` is what was said to the parent beside that history.
+    """
+    asked = redacted(Message("user", task, name=parent.to_agent))
+    history, messages = append(parent.context.history_ref, [*before, asked])
     state_ref, values = freeze_state(redact_value(dict(state)))
     context = replace(parent.context, history_ref=history, state_ref=state_ref, completed_work={})
     return context, [*messages, *values]
@@ -164,6 +171,8 @@ def advanced(
         state = merge(crew.state(state_ref), redact_value(dict(update)))
         state_ref, blobs = freeze_state(state)
         crew.keep_state(state_ref, state)
+    if below := heard(crew, before):
+        said = [*below, *said]
     if said:
         history_ref, messages = append(history_ref, [redacted(message) for message in said])
         blobs = [*blobs, *messages]

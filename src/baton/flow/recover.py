@@ -12,6 +12,7 @@ import msgspec
 
 from baton import guards
 from baton.errors import IllegalTransition
+from baton.flow import escalate
 from baton.guards import breaker
 from baton.guards.approval import approved
 from baton.guards.triggers import timeout
@@ -20,6 +21,7 @@ from baton.protocol.audit import read_record
 from baton.protocol.codec import to_microseconds
 from baton.protocol.handoff import HUMAN, SUPERVISOR
 from baton.protocol.results import failed
+from baton.routing.ladder import Next
 from baton.routing.matching import alternatives
 from baton.stores import holder
 from baton.stores.base import Step
@@ -45,6 +47,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     others: tuple[str, ...] = ()  # who could take the work instead, best first
     alive: bool = False  # the process that holds it certainly lives; however slow, nobody works beside it
     attended: bool = False  # a worker of its receiver was seen lately
+    way: escalate.Way = escalate.NOWHERE  # who is next up
     rests: bool = False  # whether a breaker rejected it that is still open
     rested: bool = False  # or one that lets a probe through again
     repeatable: bool = True  # whether the receiver's work may be done twice
@@ -85,6 +88,8 @@ def reclaim(handoff: Handoff, facts: Facts, why: str) -> Step:
     """Take work back from an owner that is gone."""
     if handoff.attempt >= handoff.max_attempts:
         error = f"HandoffFailed: {why}; max_attempts {handoff.max_attempts} are used up"
+        if facts.way.came_up:
+            return _up(handoff, escalate.to_person(facts.way), error)
         return _step(handoff, Event.FAIL, reason=error, result=failed(error, retryable=False))
     if not facts.repeatable:
         error = f"{why}; {handoff.to_agent} is not idempotent, so a person has to look first"
@@ -106,25 +111,44 @@ def _late(handoff: Handoff, facts: Facts, why: str) -> Step:
         due = facts.now + int(facts.backoff * 2 ** (handoff.attempt - 1) * 1e6)
         return _step(handoff, Event.RETRY, reason=error, cause="timeout", result=result, due_at=due)
     if policy == "escalate":
-        if facts.others and facts.repeatable and handoff.attempt < handoff.max_attempts:
-            to_agent, due = facts.others[0], facts.now + facts.ack
-            return _step(handoff, Event.ESCALATE, reason=error, cause="timeout", to_agent=to_agent, due_at=due)
-        return _step(handoff, Event.PARK, reason=f"{error}; a person has to decide", cause="timeout", result=result)
+        way = facts.way
+        if not facts.repeatable:
+            way = escalate.to_person(way, f"{handoff.to_agent} is not idempotent")
+        elif facts.others and not way.ladder:
+            way = msgspec.structs.replace(way, next=Next(facts.others[0]))
+        return _up(handoff, way, error, cause="timeout", result=result)
     return _step(handoff, Event.FAIL, reason=error, cause="timeout", result=result)
+
+
+def _up(handoff: Handoff, way: escalate.Way, reason: str, **fields: object) -> Step:
+    return escalate.step(handoff, way, reason, seen=handoff, by=SUPERVISOR, **fields)
+
+
+def _rises(handoff: Handoff, way: escalate.Way) -> bool:
+    """Whether whoever does not take the work is passed over upwards, and not for somebody beside."""
+    if handoff.type == "escalation":
+        return True
+    return way.ladder and (way.came_up or way.too_risky or (handoff.priority == "critical" and way.to_agent))
 
 
 def _offered(handoff: Handoff, facts: Facts) -> Step | None:
     if facts.now >= _last_moment(handoff):
+        if handoff.type == "escalation" and not _expired(handoff, facts):
+            return _step(handoff, Event.REJECT, reason=f"{handoff.to_agent} has not taken it in time")
         error = "TimedOut: the time was over before anybody took the work"
         return _step(handoff, Event.FAIL, reason=error, cause="timeout", result=failed(error, status="timeout"))
     if facts.attended or handoff.to_agent == HUMAN:
         return None
-    if handoff.priority == "critical":
+    if handoff.priority == "critical" and not _rises(handoff, facts.way):
         why = f"{handoff.to_agent} does not answer and the work is critical; a person has to decide"
         return _step(handoff, Event.PARK, reason=why)
-    if facts.others and handoff.reroutes < facts.max_reroutes:
+    if _rises(handoff, facts.way) or (facts.others and handoff.reroutes < facts.max_reroutes):
         return _step(handoff, Event.MISS, reason=f"{handoff.to_agent} did not acknowledge in time")
     return None
+
+
+def _expired(handoff: Handoff, facts: Facts) -> bool:
+    return handoff.deadline is not None and facts.now >= to_microseconds(handoff.deadline)
 
 
 def _last_moment(handoff: Handoff) -> float:
@@ -137,6 +161,8 @@ def _last_moment(handoff: Handoff) -> float:
 
 
 def _rejected(handoff: Handoff, facts: Facts) -> Step | None:
+    if _rises(handoff, facts.way):
+        return _up(handoff, facts.way, facts.way.last)
     if handoff.attempt >= handoff.max_attempts:
         why = f"max_attempts {handoff.max_attempts} are used up"
         return _step(handoff, Event.PARK, reason=f"{handoff.to_agent} does not take it; {why}; a person has to decide")
@@ -250,6 +276,7 @@ def _facts(crew: Crew, handoff: Handoff) -> Facts:
         reminded=reminded,
         alive=handoff.state is State.CLAIMED and _is_alive(crew, handoff),
         others=_others(crew, handoff, rows, limits, now),
+        way=escalate.ahead(crew, handoff),
         attended=handoff.to_agent in crew.agents or (seen is not None and now - seen < max(ack, ATTENTION * 1e6)),
         repeatable=receiver is None or receiver.profile.idempotent,
         max_reroutes=limits.max_reroutes or 0,
@@ -258,9 +285,10 @@ def _facts(crew: Crew, handoff: Handoff) -> Facts:
     )
 
 
-def others(crew: Crew, handoff: Handoff) -> tuple[str, ...]:
-    """Who could take a handoff instead, as things stand."""
-    return _facts(crew, handoff).others
+def others(crew: Crew, handoff: Handoff) -> bool:
+    """Whether somebody could take a handoff instead, as things stand."""
+    facts = _facts(crew, handoff)
+    return bool(facts.others) or _rises(handoff, facts.way)
 
 
 def _others(crew: Crew, handoff: Handoff, rows: dict[str, AgentRow], limits: Limits, now: int) -> tuple[str, ...]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from itertools import islice
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from itertools import chain, islice
 from math import ceil, isfinite
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -11,12 +12,15 @@ import msgspec
 
 from baton.agents.base import shared
 from baton.errors import (
+    ApprovalDenied,
     BudgetExceeded,
     HandoffFailed,
     HandoffsDisabled,
     Malformed,
     NotAuthorised,
+    Refused,
 )
+from baton.flow import escalate
 from baton.flow.crew import Running
 from baton.flow.locks import Hold, wanted
 from baton.flow.prepare import delegate, scoped
@@ -77,19 +81,25 @@ class LiveTurn:
     def messages(self) -> list[Message]:
         """The part of the conversation that crossed, oldest first."""
         if self._messages is None:
-            context = self.handoff.context
-            transfer = context.transfer or DEFAULT_TRANSFER[self.handoff.type]
-            walk = newest_first(context.history_ref, self._crew.fetch)
-            self._messages = select(walk, transfer)
+            kind = "escalation" if self._heard else self.handoff.type
+            transfer = self.handoff.context.transfer or DEFAULT_TRANSFER[kind]
+            self._messages = select(self._walk(), transfer)
             if transfer.transfer_mode == "summary" and (before := self._before(len(self._messages))):
                 self._messages.insert(0, before)
         return self._messages
 
     def _before(self, crossed: int) -> Message | None:
         """A summary of the conversation up to the messages that crossed."""
-        walk = newest_first(self.handoff.context.history_ref, self._crew.fetch)
         root = self._crew.store.get(self.handoff.root_id)
-        return summary(islice(walk, crossed, None), root.task if root and root.id != self.handoff.id else "")
+        return summary(islice(self._walk(), crossed, None), root.task if root and root.id != self.handoff.id else "")
+
+    def _walk(self) -> Iterator[Message]:
+        """The whole conversation, newest first, with what the levels below said of work that came up."""
+        return chain(reversed(self._heard), newest_first(self.handoff.context.history_ref, self._crew.fetch))
+
+    @cached_property
+    def _heard(self) -> list[Message]:
+        return escalate.heard(self._crew, self.handoff)
 
     @property
     def attempt(self) -> int:
@@ -137,6 +147,24 @@ class LiveTurn:
         key = self._next_key(key, [to, task])
         child, blobs = self._part(to, task, key, options)
         answer = await self._crew.entrust(self._offer(child, blobs))
+        self._gain(answer.context_updates.variables_changed, answer.context_updates.artifacts_produced)
+        return answer
+
+    async def escalate(self, question: str, *, key: str = "", **options: Unpack[PartOptions]) -> Return:
+        closed(options, PartOptions, "turn.escalate")
+        key = self._next_key(key, ["escalate", question])
+        given: dict[str, Any] = {"on_timeout": "escalate", "on_failure": "escalate", **options}
+        to = escalate.ahead(self._crew, self.handoff).next.to
+        try:
+            answer = await self._crew.entrust(self._offer(*self._part(to, question, key, given, type="escalation")))
+        except ApprovalDenied:
+            raise
+        except Refused:
+            if to == HUMAN:
+                raise
+            # A guard keeps it from the next rung: the way to a person is never cut off.
+            last = self._part(HUMAN, question, f"{key}:{HUMAN}", given, type="escalation")
+            answer = await self._crew.entrust(self._offer(*last))
         self._gain(answer.context_updates.variables_changed, answer.context_updates.artifacts_produced)
         return answer
 
@@ -206,7 +234,7 @@ class LiveTurn:
         if known is None:
             seen = self.state.keys() if share is None else codec.names(share, "share")
             crosses = {name: self.state[name] for name in seen if name in self.state}
-            known = scoped(self.handoff, {**crosses, **update}, task)
+            known = scoped(self.handoff, {**crosses, **update}, task, self._heard)
         return replace(child, context=known[0]), known[1]
 
     def _offer(self, child: Handoff, blobs: list[Blob]) -> Offer:

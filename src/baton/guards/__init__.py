@@ -64,6 +64,9 @@ CLAIM: tuple[Guard, ...] = (
 )
 
 
+RUNG: tuple[Guard, ...] = (autonomy_suffices, risk, accepting)  # whom work may go up to; the claim asks all the rest
+
+
 GROUP: tuple[Guard, ...] = (*OFFER, reserve)  # those who are asked together have what they need set aside at once
 
 
@@ -86,4 +89,4 @@ def decide(guards: Iterable[Guard], handoff: Handoff, facts: Facts, limits: Limi
     return granted
 
 
-__all__ = ["ALLOW", "CLAIM", "GROUP", "OFFER", "Breaker", "Facts", "Guard", "Verdict", "decide"]
+__all__ = ["ALLOW", "CLAIM", "GROUP", "OFFER", "RUNG", "Breaker", "Facts", "Guard", "Verdict", "decide"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Literal
 
 import msgspec
@@ -13,6 +14,7 @@ INITIATED = "initiated"
 TIMEOUT = "timeout"
 LATE = "late"
 FENCED = "fenced"
+UP = "escalation"  # in the detail of a record: from whom work went up to whom, and what that level found
 
 
 class Snapshot(Record, frozen=True, kw_only=True):
@@ -51,3 +53,30 @@ class AuditRecord(Record, frozen=True, kw_only=True):
 
 write_record = msgspec.json.Encoder(order="deterministic").encode  # fields as above, the keys of `detail` sorted
 read_record = msgspec.json.Decoder(AuditRecord).decode
+
+
+class Assessment(msgspec.Struct, frozen=True, kw_only=True):
+    """What one level said when the work went up."""
+
+    agent: str  # who had the work
+    to: str  # who decides next; `human` where a person does
+    reason: str  # the rationale
+    content: Any = None  # what was found out
+    by: str = ""  # who says so: the agent itself, or the supervisor in its place
+    at: Time
+
+
+def assessments(trail: Iterable[AuditRecord]) -> list[Assessment]:
+    """What the levels said, lowest first."""
+    return [
+        Assessment(
+            agent=up["from"],
+            to=up["to"],
+            reason=one.decision_rationale,
+            content=up.get("assessment"),
+            by=one.by,
+            at=one.timestamp,
+        )
+        for one in trail
+        if (up := one.detail.get(UP)) is not None
+    ]

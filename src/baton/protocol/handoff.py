@@ -49,8 +49,8 @@ class ReturnProtocol(codec.Record, frozen=True, kw_only=True):
 
     expected: bool = False  # whether somebody waits for it
     timeout: float | None = None  # how long it may take from the claim; after a reminder on_timeout decides
-    on_timeout: OnTimeout = "fail"  # or retry, or escalate to somebody else and in the end to a person
-    on_failure: OnTimeout = "fail"  # or retry after a pause, or escalate to a person
+    on_timeout: OnTimeout = "fail"  # or retry, or escalate to the next one up, in the end to a person
+    on_failure: OnTimeout = "fail"  # or retry after a pause, or escalate in the same way
 
 
 class Rationale(codec.Record, frozen=True, kw_only=True):
@@ -304,7 +304,7 @@ def checked(handoff: Handoff) -> Handoff:
     if handoff.type in {"delegation", "broadcast", "escalation"} and not handoff.task.strip():
         raise Malformed("task: empty; say what the receiver has to do")
     if handoff.type == "escalation" and not handoff.audit.decision_rationale.strip():
-        raise Malformed("audit.decision_rationale: empty; an escalation says why")
+        raise Malformed("audit.decision_rationale: empty; an escalation says why (rationale=…)")
     return handoff
 
 

@@ -35,7 +35,7 @@ class Autonomy(Record, frozen=True, kw_only=True):
     """How far an agent may go by itself; None is no limit of its own."""
 
     max_risk: Risk = "high"  # riskier work goes to somebody else, in the end to a person
-    max_tokens: int | None = None  # work that uses more is parked for a person
+    max_tokens: int | None = None  # work that uses more goes up, in the end to a person
     max_cost: float | None = None  # the same for money
     max_hops: int | None = None  # the last hop of a chain in which it takes part
 
@@ -45,7 +45,9 @@ class Autonomy(Record, frozen=True, kw_only=True):
         bounded(self.max_hops, "autonomy_budget.max_hops")
 
 
-_COUNTS = ("max_handoffs", "max_agents", "max_depth", "max_tokens", "max_reroutes", "max_same_visits")
+_COUNTS = (
+    "max_handoffs", "max_agents", "max_depth", "max_tokens", "max_reroutes", "max_escalations", "max_same_visits",
+)  # fmt: skip
 
 
 class Limits(Record, frozen=True, kw_only=True):
@@ -58,6 +60,7 @@ class Limits(Record, frozen=True, kw_only=True):
     max_cost: float | None = None  # money, in the currency of the budget
     max_seconds: float | None = None  # how long the whole may last
     max_reroutes: int = 3  # how often one handoff may go to somebody else
+    max_escalations: int | None = 3  # how often work may go up, in one chain; the last time to a person
     max_same_visits: int = 2  # how often the same work may come to the same agent with nothing new
     loops: dict[str, int] = {}  # "reviewer->writer": how often this edge may repeat with nothing new
     approve: tuple[str, ...] = ()  # agents whose work a person approves first; "*" is every one
@@ -87,7 +90,9 @@ TIERS: dict[str, Limits] = {
     "complex": Limits(max_handoffs=5, max_tokens=150_000, max_agents=5),
 }
 
-_SHRINKING = ("max_handoffs", "max_agents", "max_depth", "max_tokens", "max_cost", "max_seconds")
+_SHRINKING = (
+    "max_handoffs", "max_agents", "max_depth", "max_tokens", "max_cost", "max_seconds", "max_escalations",
+)  # fmt: skip
 
 
 def tightest(*layers: Limits | None) -> Limits:

@@ -37,7 +37,7 @@ class WorkOptions(TypedDict, total=False):
     risk: Risk  # low, medium or high
     rationale: str  # the decision behind it, for the audit
     max_attempts: int  # how often it may be tried, over all paths; by default 3
-    on_failure: OnTimeout  # `fail` (the default), `retry` after a pause, or `escalate` to a person
+    on_failure: OnTimeout  # `fail` (the default), `retry` after a pause, or `escalate` to the next one up
     on_timeout: OnTimeout  # the same, when its time is over
 
 
@@ -113,6 +113,7 @@ class SettingOptions(TypedDict, total=False):
     routes: Mapping[str, Sequence[str]]  # who else may do the work of whom, or work that needs a capability
     delegation_timeout: Duration  # how long a delegation may take that names no time-out; 600 seconds
     sequence: Mapping[str, str]  # who comes next when an agent is done
+    escalation: Sequence[str]  # the ladder: who decides what others cannot, lowest first; in the end a person
     reducers: Mapping[str, Callable[[Any, Any], Any]]  # what a variable that two branches set comes to; "*" is any
     roots: Sequence[str]  # where artifacts may stand, beside relative paths
 

@@ -174,12 +174,14 @@ def _because(reason: str, what: str) -> None:
 
 
 class Escalate(msgspec.Struct, frozen=True):
-    """Say that somebody with more authority has to decide: the work waits for a person."""
+    """Say that somebody with more authority has to decide: the next one on the ladder, in the end a person."""
 
-    reason: str  # what is to be decided
+    reason: str  # what is to be decided, and why not here; stands in the audit
+    assessment: Any = None  # what was found out so far, for whoever decides: text or JSON
 
     def __post_init__(self) -> None:
         _because(self.reason, "escalate")
+        codec.canonical(self.assessment, "escalate.assessment")
 
 
 Outcome = Return | Command | Reject | Defer | Escalate

@@ -79,6 +79,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     seen: Handoff | None = None  # the reading that the step was decided on; it counts only while that still holds
     by: str = ""
     reason: str = ""
+    rationale: str = ""  # why this step, where it is not what the handoff itself gives
     detail: dict[str, Any] = {}
     cause: str = ""  # an audit event written before the event's own record, for example "timeout"
     due_at: int | None = None

@@ -335,7 +335,7 @@ class Plan(Change, gc=False):
 
     def _record(self, handoff: Handoff, event: str, note: Note | Step, previous: str) -> str:
         """Write one audit record; its digest."""
-        self.said += (note.reason, note.by)
+        self.said += (note.reason, note.by, note.rationale)
         if note.detail:
             self.said.append(canonical_record(note.detail).decode())
         data = self.clean(record(handoff, self.moment, event, note, previous))

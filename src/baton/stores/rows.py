@@ -137,6 +137,7 @@ class Note(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     reason: str = ""
     by: str = ""
+    rationale: str = ""
     detail: dict[str, Any] = {}
     result: Return | None = None
 
@@ -165,7 +166,7 @@ def record(handoff: Handoff, moment: datetime, event: str, note: Note | Step, pr
                 context_variables_hash=context.state_ref,
                 artifact_count=len(context.artifacts),
             ),
-            decision_rationale=handoff.audit.decision_rationale,
+            decision_rationale=note.rationale or handoff.audit.decision_rationale,
             risk_level=handoff.audit.risk_level,
             duration_ms=duration,
             tokens_consumed=tokens,
