@@ -59,6 +59,16 @@ written, for at most 1000 tokens; 9000 tokens used so far
 ship, with {'ship': 2, 'wait': 1}
 {'by': 'security', 'verdict': 'ship'} ['success', 'failed', 'failed']
 """,
+    "escalation": """\
+renamed to orders, as reviewer said
+[': drop the table', 'worker: the table has no backup\\n\\n{"rows":80000}', \
+"reviewer: I may not delete customers' data\\n\\nhalf of the rows are of this year"]
+parked high after 3 of 3 attempts
+worker -> reviewer: the table has no backup
+reviewer -> architect: I may not delete customers' data
+architect -> human: only the owner of the data decides that
+make a backup first
+""",
     "parallel": """\
 read about Redis: yes
 read about caching patterns: yes
@@ -118,6 +128,7 @@ completed triage billing
 }
 
 TOLD = {  # on standard error, of work that waits
+    "escalation": "architect waits for a person: worker: the table has no backup; reviewer: ",
     "autonomy": "intern waits for a person: intern has used 1500 of 1000",
     "receiver": "junior waits for a person: a lawyer is involved",
 }

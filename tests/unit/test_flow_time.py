@@ -156,6 +156,25 @@ def test_late_work_is_reminded_and_then_fails(relay):
     assert started == [1]
 
 
+def test_a_time_out_that_fails_the_work_is_told_to_the_sender_and_to_a_person(relay):
+    async def slow(turn):
+        await asyncio.sleep(100_000)
+
+    async def boss(turn):
+        reply = await turn.delegate("slow", "part", timeout=100, on_timeout="fail")
+        return reply.status
+
+    with_agent(relay, "slow", slow)
+    with_agent(relay, "boss", boss)
+    result = virtual.run(relay.run("boss", "work"))
+    assert result.output == "timeout"
+    (part,) = result.handoffs
+    assert part.status == "failed"
+    (alert,) = relay.alerts()
+    assert alert.subject == part.id
+    assert alert.text.startswith("TimedOut: slow has not answered by ")
+
+
 def test_an_answer_within_the_grace_counts(relay):
     async def slow(turn):
         await asyncio.sleep(120)
