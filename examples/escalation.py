@@ -31,15 +31,13 @@ async def architect(turn):
 async def main():
     print((await relay.run("worker", "rename the module data")).output)
 
-    work = asyncio.create_task(relay.run("worker", "drop the table", priority="high"))
-    while not relay.waiting():
-        await asyncio.sleep(0.01)
-    (waiting,) = relay.waiting()
-    print(waiting.status, waiting.priority, f"after {waiting.attempt} of {waiting.max_attempts} attempts")
-    for said in relay.assessments(waiting.id):
-        print(f"{said.agent} -> {said.to}: {said.reason}")
-    relay.give_back(waiting.id, "make a backup first", by="ana")
-    print((await work).output)
+    async for event, handoff in relay.stream("worker", "drop the table", priority="high"):
+        if event == "waits":  # nobody is left but a person
+            for said in relay.assessments(handoff.id):
+                print(f"{said.agent} -> {said.to}: {said.reason}")
+            print(handoff.status, handoff.priority, f"after {handoff.attempt} of {handoff.max_attempts} attempts")
+            relay.give_back(handoff.id, "make a backup first", by="ana")
+    print(relay.result(handoff.workflow_id).output)
 
 
 asyncio.run(main())

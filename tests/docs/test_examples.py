@@ -63,10 +63,10 @@ ship, with {'ship': 2, 'wait': 1}
 renamed to orders, as reviewer said
 [': drop the table', 'worker: the table has no backup\\n\\n{"rows":80000}', \
 "reviewer: I may not delete customers' data\\n\\nhalf of the rows are of this year"]
-parked high after 3 of 3 attempts
 worker -> reviewer: the table has no backup
 reviewer -> architect: I may not delete customers' data
 architect -> human: only the owner of the data decides that
+parked high after 3 of 3 attempts
 make a backup first
 """,
     "parallel": """\

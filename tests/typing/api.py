@@ -52,6 +52,7 @@ async def billing(turn: Turn) -> str:
     assert_type(answer, Return)
     assert_type(answer.success, bool)
     said: object = await turn.ask("may I refund it?")
+    assert_type(await turn.escalate("may I?", rationale="over my limit", timeout="1h"), Return)
     turn.progress(f"{turn.idempotency_key} {turn.cancelled} {turn.alone}")
     return f"{answer.output} {said}"
 
@@ -76,6 +77,9 @@ async def main() -> None:
         assert_type(event, str)
         assert_type(handoff, Handoff)
     assert_type(await relay.delegate("prices", "how much?", from_agent="me", timeout=5), Return)
+    assert_type(await relay.escalate("ship it?", from_agent="ci", rationale="a flaky test"), Return)
+    for level in relay.assessments("a handoff"):
+        assert_type(level.reason, str)
     assert_type(await relay.resume("w", timeout=10), Result)
     waiting = relay.waiting()
     assert_type(waiting, list[Handoff])

@@ -17,12 +17,12 @@ from hypothesis import strategies as st
 from baton.errors import Malformed, TooLarge
 from baton.protocol import handoff as handoffs
 from baton.protocol import results
-from baton.protocol.codec import canonical_record, to_microseconds
+from baton.protocol.codec import MAX_TEXT, canonical_record, to_microseconds
 from baton.protocol.context import Context, Message
 from baton.protocol.handoff import Handoff, Requirement, ReturnProtocol, checked, read_handoff
 from baton.protocol.limits import Autonomy, Budget, Limits, as_autonomy, as_budget
 from baton.protocol.profile import Profile, read_profile
-from baton.protocol.results import Acceptance, Defer, Reject, Return, read_acceptance, read_return
+from baton.protocol.results import Acceptance, Defer, Escalate, Reject, Return, read_acceptance, read_return
 
 NOON = "2026-01-31T12:00:00Z"
 
@@ -351,6 +351,10 @@ def test_a_request_that_does_not_fit_together_is_refused(changes, says):
         (lambda: Defer(" "), r"defer\.reason: empty"),
         (lambda: Defer("x", -1), r"defer\.seconds"),
         (lambda: Defer("x", float("nan")), r"defer\.seconds: nan"),
+        (lambda: Escalate(" "), r"escalate\.reason: empty"),
+        (lambda: Escalate("x", assessment={"a": float("nan")}), r"escalate\.assessment\.a: nan"),
+        (lambda: Escalate("x", assessment=["y" * MAX_TEXT]), r"escalate\.assessment: .* at most"),
+        (lambda: Limits(max_escalations=-1), r"limits\.max_escalations"),
         (lambda: Acceptance(status="rejected"), r"acceptance\.reason: empty"),
         (lambda: results.Account(cost=float("nan")), r"audit\.cost"),
         (lambda: results.Account(tokens_consumed=-1), r"audit\.tokens_consumed"),

@@ -44,7 +44,7 @@ class Way(msgspec.Struct, frozen=True, kw_only=True):
     due_at: int = 0  # until when the next one has to acknowledge it
 
     @property
-    def to_agent(self) -> bool:
+    def is_agent(self) -> bool:
         """Whether the next one is an agent."""
         return self.next.to != HUMAN
 
@@ -59,11 +59,11 @@ def ahead(crew: Crew, handoff: Handoff) -> Way:
     said = tuple(assessments(trail))
     flow = store.workflow(handoff.workflow_id)
     limits = within(flow.limits, settings.limits) if flow is not None else settings.limits
+    ladder = settings.escalation if settings.handoffs else ()
     used, waiting = _edges(said), set()
-    for head, parent in _above(store, handoff):
+    for head, parent in _above(store, handoff) if ladder else ():
         used += (head.type == "escalation") + _edges(tuple(assessments(_trail(store, parent))))
         waiting.add(parent.to_agent)
-    ladder = settings.escalation if settings.handoffs else ()
     asked = {record.to_agent for record in trail} | waiting
     rows = {row.profile.agent_id: row for row in store.agents()} if ladder else {}
     closed = {name: why for name in ladder if (why := _closed(crew, handoff, rows.get(name), asked, limits))}
@@ -86,7 +86,7 @@ def to_person(way: Way, why: str = "") -> Way:
 
 def step(handoff: Handoff, way: Way, reason: str, *, content: Any = None, **fields: Any) -> Step:
     """Move a handoff up: to the next rung, or where there is none, parked until a person decides."""
-    if way.to_agent and handoff.attempt >= handoff.max_attempts:
+    if way.is_agent and handoff.attempt >= handoff.max_attempts:
         way = to_person(way, f"max_attempts {handoff.max_attempts} are used up")
     to = way.next.to
     up = {"from": handoff.to_agent, "to": to, "assessment": content, "passed_over": dict(way.next.passed)}
@@ -100,8 +100,8 @@ def step(handoff: Handoff, way: Way, reason: str, *, content: Any = None, **fiel
 
 def _in_words(handoff: Handoff, way: Way, reason: str) -> str:
     """For a person: what every level said, and why nobody else decides."""
-    words = [f"{one.agent}: {one.reason}" for one in way.said]
-    words.append(f"{handoff.to_agent}: {reason}" if words else reason)
+    words = [f"{one.agent}: {one.reason:.300}" for one in way.said]
+    words.append(f"{handoff.to_agent}: {reason:.300}" if words else reason)
     words += [f"{name} was passed over: {why}" for name, why in way.next.passed.items()]
     return "; ".join([*words, *filter(None, [way.next.why]), DECIDES])
 

@@ -128,7 +128,7 @@ def _rises(handoff: Handoff, way: escalate.Way) -> bool:
     """Whether whoever does not take the work is passed over upwards, and not for somebody beside."""
     if handoff.type == "escalation":
         return True
-    return way.ladder and (way.came_up or way.too_risky or (handoff.priority == "critical" and way.to_agent))
+    return way.ladder and (way.came_up or way.too_risky or (handoff.priority == "critical" and way.is_agent))
 
 
 def _offered(handoff: Handoff, facts: Facts) -> Step | None:

@@ -181,7 +181,7 @@ class Escalate(msgspec.Struct, frozen=True):
 
     def __post_init__(self) -> None:
         _because(self.reason, "escalate")
-        codec.canonical(self.assessment, "escalate.assessment")
+        codec.text(codec.canonical(self.assessment, "escalate.assessment").decode(), "escalate.assessment")
 
 
 Outcome = Return | Command | Reject | Defer | Escalate

@@ -10,6 +10,7 @@ from baton.guards.base import ALLOW, Facts, Verdict
 from baton.lifecycle import Event, State
 from baton.protocol.codec import EPOCH, canonical_record, digest, to_microseconds
 from baton.protocol.context import Blob
+from baton.protocol.handoff import Rationale
 from baton.protocol.limits import Limits
 from baton.protocol.profile import Profile
 from baton.protocol.results import failed
@@ -64,6 +65,17 @@ class StoreContract(HandoffContract):
         handoff = self.claimed()
         self.step(handoff, Event.RETRY, cause="timeout")
         assert names(self.store, handoff.id)[2:] == ["timeout", "retried"]
+        assert flaws(self.store) == []
+
+    def test_a_step_says_why_in_its_record_where_it_has_reasons_of_its_own(self) -> None:
+        handoff = self.claimed(request(audit=Rationale(decision_rationale="as ordered")))
+        self.step(handoff, Event.ESCALATE, to_agent="b", reason="words", rationale="beyond me", detail={"from": "a"})
+        assert [one.decision_rationale for one in trail(self.store, handoff.id)] == [
+            "as ordered",
+            "as ordered",
+            "beyond me",
+        ]
+        assert trail(self.store, handoff.id)[-1].detail == {"from": "a"}
         assert flaws(self.store) == []
 
     def test_a_guard_that_breaks_leaves_nothing(self) -> None:
