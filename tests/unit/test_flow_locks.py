@@ -11,7 +11,10 @@ import pytest
 
 from baton import Relay
 from baton.errors import Deadlock, Locked, Malformed
+from baton.lifecycle import Event
+from baton.stores.base import Step
 from baton.testing import virtual
+from baton.testing.contracts.work import allow
 
 
 @pytest.fixture
@@ -151,6 +154,26 @@ def test_no_path_and_no_owner_are_refused(relay):
         relay.lock("a", owner="")
 
 
+def test_a_turn_that_lost_its_claim_gives_back_nothing_of_the_next_one(relay, tmp_path):
+    """It sleeps, its work is taken back and given to the next, and then it wakes up."""
+    path, holds = tmp_path / "a.py", []
+
+    @relay.agent("editor")
+    async def editor(turn):
+        holds.append(turn.lock(path))
+        await holds[-1].acquire()
+        if turn.attempt == 1:
+            relay.store.advance(Step(id=turn.handoff.id, event=Event.RECLAIM), allow)
+            await asyncio.sleep(3600)
+        await holds[0].release()
+        with pytest.raises(Locked, match="editor"):
+            await relay.lock(path, owner="ana").acquire()
+        return [turn.attempt, len(relay.locks())]
+
+    assert virtual.run(relay.run("editor", "x")).output == [2, 1]
+    assert relay.locks() == []
+
+
 HOLDER = """
 import asyncio, sys
 from baton import Relay
@@ -162,7 +185,7 @@ async def holder(turn):
         print("locked", flush=True)
         await asyncio.sleep(60)
 
-asyncio.run(relay.run("holder", "x"))
+asyncio.run(relay.run("holder", "x", workflow_id="w"))
 """
 
 
@@ -181,3 +204,23 @@ def test_a_killed_process_leaves_no_lock(tmp_path):
         asyncio.run(relay.lock(path, owner="ana", timeout=5).acquire())
         assert time.monotonic() - begun < 2
         assert [one.owner for one in relay.locks()] == ["ana"]
+
+
+def test_the_next_owner_of_a_killed_ones_work_locks_the_same_files(tmp_path):
+    store, path = str(tmp_path / "store.db"), str(tmp_path / "a.py")
+    process = subprocess.Popen([sys.executable, "-c", HOLDER, store, path], stdout=subprocess.PIPE, text=True)
+    assert process.stdout.readline() == "locked\n"
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    process.stdout.close()
+    with Relay(store) as relay:
+        held = relay.locks()
+
+        @relay.agent("holder")
+        async def holder(turn):
+            async with turn.lock(path, timeout=0):
+                return [turn.attempt, len(relay.locks())]
+
+        assert asyncio.run(relay.resume("w")).output == [2, 1]
+        assert [one.path for one in held] == [os.path.realpath(path)]
+        assert relay.locks() == []

@@ -57,6 +57,16 @@ def objection(store: Store, answer: LockAnswer) -> Locked | Deadlock:
     return Locked(f"lock: {path} {verb} by {who}{more}; wait longer, or `baton lock` lists who holds what")
 
 
+def in_progress(store: Store, workflow_id: str) -> list[dict[str, str]]:
+    """The files that the agents of a workflow have locked, as the protocol names them."""
+    owners = ((one, store.get(one.owner)) for one in store.locks() if one.granted)
+    return [
+        {"path": one.path, "owner": handoff.to_agent, "lock_type": "shared" if one.shared else "exclusive"}
+        for one, handoff in owners
+        if handoff is not None and handoff.workflow_id == workflow_id
+    ]
+
+
 def _named(store: Store, owner: str) -> str:
     handoff = store.get(owner)
     return f"{handoff.to_agent} (handoff {owner:.8})" if handoff else owner
@@ -95,13 +105,13 @@ class Hold:
 
     def _leave(self) -> None:
         """Give the place in the queue up; those behind it may go on."""
-        self._crew.store.unlock(self._request.owner, self.paths, queued=True)
+        self._crew.store.unlock(self._request.owner, self.paths, queued=True, epoch=self._request.epoch)
         self._crew.hub.notify()
 
     async def release(self) -> None:
         """Give the files back; those who wait for them are told."""
-        store = self._crew.store
-        await self._crew.write(lambda: store.unlock(self._request.owner, self.paths))
+        store, request = self._crew.store, self._request
+        await self._crew.write(lambda: store.unlock(request.owner, self.paths, epoch=request.epoch))
 
     async def __aenter__(self) -> Self:
         await self.acquire()

@@ -57,9 +57,12 @@ class Locking(Protocol):
                 self.put_locks(gone, () if place is not None else _queued(request, now))
             return LockAnswer(tuple(found), closed)
 
-    def _check_claim(self, handoff_id: str, epoch: int) -> None:
+    def _holds(self, handoff_id: str, epoch: int) -> bool:
         handoff = self.get(handoff_id)
-        if handoff is None or handoff.state is not State.CLAIMED or handoff.epoch != epoch:
+        return handoff is not None and handoff.state is State.CLAIMED and handoff.epoch == epoch
+
+    def _check_claim(self, handoff_id: str, epoch: int) -> None:
+        if not self._holds(handoff_id, epoch):
             raise Fenced(f"handoff {handoff_id}: claim {epoch} is no longer current; it can lock nothing any more")
 
     def _above(self, owner: str) -> list[str]:
@@ -86,9 +89,14 @@ class Locking(Protocol):
                 waits.setdefault(parent, set()).add(one.owner)
         return waits
 
-    def unlock(self, owner: str, paths: Sequence[str] = (), *, queued: bool = False) -> int:
-        """Give back what an owner locked, or only its places in queues; how many files that were."""
+    def unlock(self, owner: str, paths: Sequence[str] = (), *, queued: bool = False, epoch: int | None = None) -> int:
+        """Give back what an owner locked, or only its places in queues; how many files that were.
+
+        With an epoch only while that claim is the current one: what a later claim of the same work locked is not its.
+        """
         with self.transaction():
+            if epoch is not None and not self._holds(owner, epoch):
+                return 0
             mine = [one for one in self.locks() if one.owner == owner and (not paths or one.path in paths)]
             given = [one.seq for one in mine if not queued or not one.granted]
             self.put_locks(given, ())

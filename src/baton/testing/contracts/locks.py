@@ -153,6 +153,18 @@ class LockContract(Contract):
         assert "no longer current" in refuses(Fenced, self.store.lock, wanted)
         assert self.store.locks() == []
 
+    def test_an_earlier_claim_gives_back_nothing_of_a_later_one(self) -> None:
+        taken = self.working()
+        self.ask(taken.id, "/r/a", epoch=taken.epoch)
+        self.store.advance(Step(id=taken.id, event=Event.RECLAIM), allow)
+        again = self.store.claim(claim_of(taken.id), allow).handoff
+        assert not self.kept_out_by(again.id, "/r/a", epoch=again.epoch)
+        for queued in (False, True):
+            assert self.store.unlock(taken.id, ["/r/a"], epoch=taken.epoch, queued=queued) == 0
+        assert self.kept_out_by("other", "/r/a") == {again.id}
+        assert self.store.unlock(again.id, ["/r/a"], epoch=again.epoch) == 1
+        assert not self.kept_out_by("other", "/r/a")
+
     def test_a_part_may_use_what_its_parent_locked_but_its_sibling_may_not_use_its(self) -> None:
         parent = self.working()
         self.ask(parent.id, "/r/src", epoch=parent.epoch)
