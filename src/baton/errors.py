@@ -10,6 +10,7 @@ BatonError
 │   ├── BreakerOpen      the agent or route failed too often
 │   ├── NotCapable       no required capability, or not enough proficiency
 │   ├── NotAuthorised    beyond the autonomy or rights of the agent
+│   ├── OutOfScope       a shared variable belongs to another agent
 │   ├── AtCapacity       the agent has all the work it may hold
 │   ├── ApprovalDenied   a person said no, or the approval expired
 │   └── HandoffsDisabled handoffs are off for this run
@@ -73,6 +74,10 @@ class NotCapable(Refused):
 
 class NotAuthorised(Refused):
     """Beyond the autonomy or rights of the agent."""
+
+
+class OutOfScope(Refused):
+    """A shared variable belongs to another agent, and neither a profile nor a reducer lets this one write it."""
 
 
 class AtCapacity(Refused):

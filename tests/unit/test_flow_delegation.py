@@ -174,7 +174,7 @@ def test_what_a_child_changed_is_in_the_result_of_a_parent_that_answers(relay):
         await turn.delegate("child", "part")
         return Return(context_updates=Updates(variables_changed={"both": "parent"}))
 
-    parent(relay, body)
+    relay.agent("parent", writes=["both"])(body)
     assert relay.run_sync("parent", "whole").state == {"price": 7, "both": "parent"}
 
 

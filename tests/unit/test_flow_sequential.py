@@ -61,7 +61,7 @@ def test_state_is_merged_by_kind(relay):
         }
         return Command(goto="b", update=update)
 
-    @relay.agent("b")
+    @relay.agent("b", writes=["plain"])
     async def b(turn):
         assert turn.state["plain"] == {"replaced": 1}
         update = {"plain": {"new": 2}, "workflow_state": {"phase": "test"}, "metrics": {"b": 2}}

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from baton.errors import Malformed, TooLarge
 from baton.protocol import codec
-from baton.protocol.context import Message, freeze_state
+from baton.protocol.context import Message
+from baton.protocol.variables import begin, freeze
 
 GOLDEN = json.loads((Path(__file__).parent / "golden" / "canonical.json").read_text(encoding="utf-8"))
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
@@ -97,4 +98,4 @@ def test_size_is_bounded():
     with pytest.raises(TooLarge, match="artifact"):
         codec.canonical("x" * 9_000_000)
     with pytest.raises(TooLarge, match="artifact"):
-        freeze_state({"key": "x" * 9_000_000})
+        freeze(begin({"key": "x" * 9_000_000}))

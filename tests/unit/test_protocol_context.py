@@ -1,4 +1,4 @@
-"""History and variables: stored once, read back, and always a valid conversation."""
+"""History: stored once, read back, and always a valid conversation."""
 
 import time
 
@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from baton.errors import Malformed, TooLarge
+from baton.errors import Malformed
 from baton.protocol import codec
 from baton.protocol.context import (
     DEFAULT_TRANSFER,
@@ -16,28 +16,14 @@ from baton.protocol.context import (
     ToolCall,
     Transfer,
     append,
-    freeze_state,
-    merge,
     newest_first,
     paired,
     select,
-    thaw_state,
-    update_state,
 )
 
 
 def flat(parts):
     return [item for part in parts for item in part]
-
-
-KEYS = st.sampled_from(["a", "b", "größe", "context", "metrics"])
-SMALL = st.none() | st.booleans() | st.integers(-9, 9) | st.text("aé", max_size=5)
-LARGE = st.integers(500, 700).map("x".__mul__)
-VALUES = st.one_of(SMALL, LARGE, st.lists(SMALL, max_size=3), st.dictionaries(KEYS, SMALL | LARGE, max_size=3))
-OBJECTS = st.dictionaries(KEYS, SMALL | LARGE, max_size=3)
-STATES = st.fixed_dictionaries(
-    {}, optional={"a": VALUES, "b": VALUES, "größe": VALUES, "context": OBJECTS, "metrics": OBJECTS}
-)
 
 
 class Blobs(dict):
@@ -51,88 +37,6 @@ class Blobs(dict):
         return head
 
     fetch = dict.__getitem__
-
-
-# --- variables ---------------------------------------------------------------------------------
-
-
-@given(STATES)
-def test_variables_are_read_back(values):
-    blobs = Blobs()
-    assert thaw_state(blobs.keep(freeze_state(values)), blobs.fetch) == values
-
-
-@given(STATES, STATES)
-def test_an_update_gives_what_merging_and_storing_all_would_give(values, update):
-    blobs = Blobs()
-    head = blobs.keep(freeze_state(values))
-    after = blobs.keep(update_state(head, update, blobs.fetch))
-    assert thaw_state(after, blobs.fetch) == merge(values, update)
-    assert after == freeze_state(merge(values, update))[0]
-
-
-def test_an_update_neither_reads_nor_stores_again_what_it_leaves_alone():
-    blobs, read = Blobs(), []
-    head = blobs.keep(freeze_state({f"k{n}": str(n) * 1000 for n in range(100)}))
-
-    def fetch(ref):
-        read.append(ref)
-        return blobs[ref]
-
-    after, new = update_state(head, {"small": 1}, fetch)
-    assert read == [head]
-    assert [blob.digest for blob in new] == [after]
-
-
-def test_large_values_are_stored_once():
-    blobs = Blobs()
-    blobs.keep(freeze_state({"big": "x" * 10_000, "also": "x" * 10_000}))
-    assert blobs.new == 2  # the value and the head
-    blobs.keep(freeze_state({"big": "x" * 10_000, "n": 1}))
-    assert blobs.new == 1
-
-
-def test_what_was_stored_does_not_change_with_the_dict():
-    blobs, values = Blobs(), {"list": [1]}
-    head = blobs.keep(freeze_state(values))
-    values["list"].append(2)
-    thaw_state(head, blobs.fetch)["list"].append(3)
-    assert thaw_state(head, blobs.fetch) == {"list": [1]}
-
-
-def test_nothing_is_stored_for_nothing():
-    assert freeze_state({}) == ("", [])
-    assert thaw_state("", Blobs().fetch) == {}
-    assert update_state("", {}, Blobs().fetch) == ("", [])
-
-
-@pytest.mark.parametrize("key", [1, None, "", " a", "a\nb", "a\0b", "\ud800", "x" * 201])
-def test_keys_are_names(key):
-    with pytest.raises(Malformed, match="state: key"):
-        freeze_state({key: 1})
-
-
-def test_the_number_of_keys_is_bounded():
-    with pytest.raises(TooLarge, match="1001 keys, at most 1000"):
-        freeze_state({f"k{n}": n for n in range(1001)})
-
-
-def test_a_value_that_is_not_json_is_named():
-    with pytest.raises(Malformed, match=r"^state\.a\.b\[1\]: nan"):
-        freeze_state({"a": {"b": [1, float("nan")]}})
-
-
-def test_a_reserved_key_takes_an_object():
-    with pytest.raises(Malformed, match=r"update\.metrics"):
-        merge({}, {"metrics": 5})
-
-
-def test_damaged_content_is_named():
-    head, _ = freeze_state({"a": 1})
-    with pytest.raises(Malformed, match=r"stored content .* backup"):
-        thaw_state(head, lambda ref: b"{")
-    with pytest.raises(Malformed, match="stored content"):
-        list(newest_first(head, lambda ref: b"[1]"))
 
 
 # --- history -----------------------------------------------------------------------------------
@@ -316,3 +220,9 @@ def test_a_short_transfer_reads_only_what_it_takes():
 def test_max_messages_is_a_count(value):
     with pytest.raises(Malformed, match="max_messages"):
         Transfer(max_messages=value)
+
+
+def test_damaged_content_is_named():
+    head, _ = append("", [Message("user", "x")])
+    with pytest.raises(Malformed, match=r"stored content .* backup"):
+        list(newest_first(head, lambda ref: b"[1]"))

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from baton.errors import Malformed
+from baton.lifecycle import State
 from baton.protocol import handoff as handoffs
 from baton.protocol import results
 from baton.protocol.audit import AuditRecord
@@ -52,6 +53,24 @@ def test_the_first_spelling_is_read_and_written(document):
     assert record.budget == Budget(max_tokens=5000)
     assert record.validation.autonomy_budget == Autonomy(max_tokens=100)
     assert record.validation.required_capabilities[1] == Requirement(capability_id="sql", min_proficiency=0.5)
+
+
+def test_the_state_of_the_task_and_its_files_are_not_the_senders_to_say():
+    files = [{"path": "a.py", "owner": "coder", "lock_type": "exclusive"}]
+    said = {"task_status": "complete", "task_priority": "low", "files_in_progress": files, "custom": {"x": 1}, "y": 2}
+    record = read_handoff(dumped({**FIRST, "context": {**FIRST["context"], "context_variables": said}}))
+    assert record.context.context_variables == {"x": 1, "y": 2}
+    later = msgspec.structs.replace(record, state="claimed", priority="critical")
+    written = handoffs.document(later, files_in_progress=files)["handoff"]["context"]["context_variables"]
+    assert written == {
+        "task_id": "T-1", "task_status": "in_progress", "task_priority": "critical", "files_in_progress": files,
+        "custom": {"x": 1, "y": 2},
+    }  # fmt: skip
+
+
+def test_every_state_of_a_handoff_is_one_of_its_task():
+    assert set(handoffs.TASK_STATUS) == set(State)
+    assert set(handoffs.TASK_STATUS.values()) == {"pending", "in_progress", "blocked", "complete", "failed"}
 
 
 def test_the_second_spelling_is_read_into_the_same_record():

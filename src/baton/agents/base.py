@@ -41,6 +41,11 @@ class Turn(Protocol):
         ...
 
     @property
+    def files_in_progress(self) -> list[dict[str, str]]:
+        """The files that agents of this workflow have locked now: path, owner and lock_type of each."""
+        ...
+
+    @property
     def messages(self) -> list[Message]:
         """The part of the conversation that crossed, oldest first."""
         ...

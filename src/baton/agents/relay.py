@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from baton.errors import NotFound
-from baton.protocol.context import changes
 from baton.protocol.results import Command, Return, Updates
+from baton.protocol.variables import DECISIONS
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -43,11 +43,13 @@ class RelayAgent:
             state=turn.state,
         )
         answer: Return = result.answer
-        changed = changes(turn.state, result.state)
+        changed = dict(answer.context_updates.variables_changed)
+        decided = [one["description"] for one in changed.pop(DECISIONS, ())]  # out there they are this agent's
+        onward = answer.onward.get("update", {})
+        decided += [onward[DECISIONS]] if isinstance(onward.get(DECISIONS), str) else onward.get(DECISIONS, ())
+        changed = {**changed, **onward, **({DECISIONS: decided} if decided else {})}
         if answer.onward:
-            return Command(
-                **{**answer.onward, "tokens": result.tokens, "update": {**changed, **answer.onward.get("update", {})}}
-            )
+            return Command(**{**answer.onward, "tokens": result.tokens, "update": changed})
         return Return(
             status=answer.status,
             result=answer.result,

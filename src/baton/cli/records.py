@@ -41,9 +41,9 @@ def find(relay: Relay, given: str) -> Handoff:
     return relay.get(full_id(relay, given))
 
 
-def record(handoff: Handoff) -> dict[str, Any]:
+def record(handoff: Handoff, **more: Any) -> dict[str, Any]:
     """The protocol's document, and where it stands even where that is the default."""
-    plain: dict[str, Any] = document(handoff)["handoff"]
+    plain: dict[str, Any] = document(handoff, **more)["handoff"]
     return {
         **plain,
         "state": handoff.status,

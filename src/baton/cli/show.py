@@ -10,11 +10,14 @@ from baton.cli.records import AN_ID, HANDOFFS, age, clock_time, find, full_id, n
 from baton.cli.screen import Screen
 from baton.lifecycle import State
 from baton.protocol import codec
-from baton.protocol.context import newest_first, thaw_state
+from baton.protocol.context import newest_first
 from baton.protocol.results import document
+from baton.protocol.variables import DECISIONS
 from baton.stores.holder import readable
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from baton.protocol.audit import Assessment, AuditRecord
     from baton.protocol.context import Message
     from baton.protocol.handoff import Handoff
@@ -129,14 +132,14 @@ def handoff_show(call: Call) -> int:
     """
     relay = call.relay()
     handoff = find(relay, call.args.id)
-    variables = thaw_state(handoff.context.state_ref, relay.store.fetch)
+    variables, files = relay.variables(handoff.id), relay.files_in_progress(handoff.workflow_id)
     messages = list(newest_first(handoff.context.history_ref, relay.store.fetch))[::-1]
     answer = relay.store.returned(handoff.id)
     trail = relay.audit.query(handoff_id=handoff.id)
     if call.screen.as_json:
         call.screen.document(
             {
-                "handoff": record(handoff),
+                "handoff": record(handoff, state=variables, files_in_progress=files),
                 "variables": variables,
                 "messages": messages,
                 "assessments": relay.assessments(handoff.id),
@@ -147,10 +150,7 @@ def handoff_show(call: Call) -> int:
         return 0
     _head(call.screen, handoff, relay.store.now())
     cut = None if call.args.full else CUT
-    if variables:
-        call.screen.heading("variables")
-        for name, value in variables.items():
-            call.screen.line(f"  {name} = {codec.canonical(value).decode()[:cut]}")
+    _variables(call.screen, variables, files, cut)
     _messages(call.screen, messages, cut)
     _assessed(call.screen, relay.assessments(handoff.id), cut)
     _answered(call.screen, answer, cut)
@@ -199,6 +199,22 @@ def _next_look(handoff: Handoff) -> str:
     if handoff.due_at is None or handoff.due_at == handoff.deadline:
         return ""
     return f"{clock_time(handoff.due_at)}: {LOOKS.get(handoff.state, '')}".rstrip(": ")
+
+
+def _variables(screen: Screen, variables: Mapping[str, Any], files: list[dict[str, str]], cut: int | None) -> None:
+    decided = variables.get(DECISIONS, ())
+    if rest := [name for name in variables if name != DECISIONS]:
+        screen.heading("variables")
+        for name in rest:
+            screen.line(f"  {name} = {codec.canonical(variables[name]).decode()[:cut]}")
+    if decided:
+        screen.heading("decisions")
+        for one in decided:
+            screen.line(f"  {one['made_by']}: {one['description'][:cut]}")
+    if files:
+        screen.heading("files in progress")
+        for one in files:
+            screen.line(f"  {one['path']}  {one['lock_type']}  {one['owner']}")
 
 
 def _messages(screen: Screen, messages: list[Message], cut: int | None) -> None:

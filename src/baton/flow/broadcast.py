@@ -48,7 +48,7 @@ class Broadcaster:
         """Nothing to close."""
 
 
-async def gather(crew: Crew, offers: Sequence[Offer], rule: Aggregation) -> Answers:
+async def gather(crew: Crew, offers: Sequence[Offer], rule: Aggregation) -> tuple[list[Handoff], Answers]:
     """Ask everybody in one transaction and wait until it is decided; a refusal of all is raised under its name."""
     made, verdict = await crew.commit(lambda: crew.store.offer_all(offers, crew.judge_group), lambda _: None)
     if verdict.kind == "refuse":
@@ -60,7 +60,7 @@ async def gather(crew: Crew, offers: Sequence[Offer], rule: Aggregation) -> Answ
     awaited = [handoff for handoff in made if not is_aside(handoff)]
     crew.leave([handoff for handoff in made if is_aside(handoff) and handoff.to_agent in crew.agents])
     answers = await _answers(crew, awaited, rule)
-    return _counted(made[0].broadcast_group_id, rule, answers)
+    return awaited, _counted(made[0].broadcast_group_id, rule, answers)
 
 
 def is_aside(handoff: Handoff) -> bool:

@@ -16,9 +16,10 @@ from baton import guards
 from baton.errors import BatonError
 from baton.lifecycle import Event, State
 from baton.protocol.codec import near
-from baton.protocol.context import Fetch, thaw_state
+from baton.protocol.context import Fetch
 from baton.protocol.handoff import HUMAN
 from baton.protocol.limits import RISKS, Limits, tightest
+from baton.protocol.variables import NOTHING, Variables, freeze, thaw
 from baton.stores.base import Claim, Offer, Step
 from baton.stores.wake import Hub, Writer
 
@@ -28,10 +29,12 @@ if TYPE_CHECKING:
     from baton.agents.base import Agent
     from baton.guards.base import Facts, Verdict
     from baton.protocol.artifacts import Artifact
-    from baton.protocol.groups import Aggregation, Answers, Reducer
+    from baton.protocol.context import Blob
+    from baton.protocol.groups import Aggregation, Answers, Gained
     from baton.protocol.handoff import Handoff
     from baton.protocol.profile import Profile
     from baton.protocol.results import Return
+    from baton.protocol.variables import Reducer
     from baton.stores.base import Store
 
 T = TypeVar("T")
@@ -53,7 +56,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     delegation_timeout: float = 600.0
     sequence: dict[str, str] = {}  # who comes next when an agent is done
     escalation: tuple[str, ...] = ()  # who decides what others cannot, lowest first; a person is always the last
-    reducers: Mapping[str, Reducer] = {}  # what two branches that set the same variable come to
+    reducers: Mapping[str, Reducer] = {}  # how what is written to a variable joins what is there
     roots: tuple[str, ...] = ()  # where artifacts may stand, beside relative paths
 
 
@@ -63,6 +66,7 @@ class Running:
     __slots__ = (
         "artifacts",
         "cost",
+        "decided",
         "epoch",
         "escalated",
         "gained",
@@ -87,8 +91,9 @@ class Running:
         self.overspent = ""
         self.tokens = 0
         self.cost = 0
-        self.gained: dict[str, Any] = {}  # by the work that was delegated
+        self.gained: Gained | None = None  # by the work that was delegated
         self.artifacts: tuple[Artifact, ...] = ()
+        self.decided: list[dict[str, Any]] = []  # in what it wrote before its parts began
         self.note = ""
 
     def end(self) -> Future[None]:
@@ -119,12 +124,12 @@ class Crew:
         self.minders: WeakKeyDictionary[asyncio.AbstractEventLoop, Any] = WeakKeyDictionary()
         self.hub = Hub(store)
         self.write = Writer(store, self.hub)
-        self.entrust: Callable[[Offer], Awaitable[Return]]
+        self.entrust: Callable[[Offer], Awaitable[tuple[Handoff, Return]]]
         self.run_line: Callable[[Handoff], Awaitable[Return]]
-        self.gather: Callable[[Sequence[Offer], Aggregation], Awaitable[Answers]]
+        self.gather: Callable[[Sequence[Offer], Aggregation], Awaitable[tuple[list[Handoff], Answers]]]
         self.asides: dict[asyncio.Future[Return], str] = {}  # work for whose answer nobody waits, by its workflow
         self.serving = 0  # how many workers of this process take whatever is offered
-        self._states: OrderedDict[str, Mapping[str, Any]] = OrderedDict()
+        self._variables: OrderedDict[str, Variables] = OrderedDict()
 
     @property
     def fetch(self) -> Fetch:
@@ -160,21 +165,33 @@ class Crew:
                     "approve names %s, and no agent is called so: nobody is asked about it; %s", name, near(name, known)
                 )
 
-    def state(self, ref: str) -> Mapping[str, Any]:
-        """Variables by digest; the newest are kept at hand."""
+    def variables(self, ref: str) -> Variables:
+        """Shared variables by digest; the newest are kept at hand."""
         if not ref:
-            return {}
-        found = self._states.get(ref)
-        if found is None:
-            found = thaw_state(ref, self.fetch)
-            self.keep_state(ref, found)
-        return found
+            return NOTHING
+        found = self._variables.get(ref)
+        return self._keep(thaw(ref, self.fetch)) if found is None else found
 
-    def keep_state(self, ref: str, state: Mapping[str, Any]) -> None:
-        """Keep variables at hand under their digest."""
-        self._states[ref] = state
-        if len(self._states) > CACHED_STATES:
-            self._states.popitem(last=False)
+    def freeze(self, variables: Variables) -> tuple[str, list[Blob]]:
+        """Their digest, and what has to be stored for it."""
+        if variables.ref or variables is NOTHING:
+            return variables.ref, []
+        frozen, blobs = freeze(variables)
+        return self._keep(frozen).ref, blobs
+
+    def _keep(self, variables: Variables) -> Variables:
+        self._variables[variables.ref] = variables
+        if len(self._variables) > CACHED_STATES:
+            self._variables.popitem(last=False)
+        return variables
+
+    def writes(self, agent: str) -> Sequence[str]:
+        """The variables of others that an agent may write; a person may write all."""
+        if agent == HUMAN:
+            return ("*",)
+        known = self.profiles.get(agent)
+        found = [known] if known else [row.profile for row in self.store.agents() if row.profile.agent_id == agent]
+        return found[0].writes if found else ()
 
     async def commit(self, operation: Callable[[], T], unwanted: Callable[[T], None]) -> T:
         """Write; a caller that is cancelled, at whatever moment, leaves what came of it to `unwanted`, once."""

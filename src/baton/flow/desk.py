@@ -9,7 +9,7 @@ import msgspec
 
 from baton.errors import IllegalTransition, Malformed, NotFound, named
 from baton.flow import crew, finish, waiting
-from baton.flow.locks import Hold, wanted
+from baton.flow.locks import Hold, in_progress, wanted
 from baton.lifecycle import Event, State
 from baton.protocol.audit import assessments
 from baton.protocol.codec import name
@@ -98,7 +98,11 @@ class Desk:
         if handoff.state is not State.PARKED:
             raise self._late(handoff.id)
         event = Event.COMPLETE if answer.status in {"success", "partial"} else Event.FAIL
-        step = Step(id=handoff.id, event=event, by=by, seen=handoff, result=answer, reason="a person answered")
+        answer, blobs, detail = finish.answered(self._crew, handoff, answer, writer=HUMAN)
+        step = Step(
+            id=handoff.id, event=event, by=by, seen=handoff, result=answer, blobs=blobs, detail=detail,
+            reason="a person answered",
+        )  # fmt: skip
         try:
             return self._apply(step)
         except IllegalTransition:
@@ -176,6 +180,14 @@ class Desk:
         """The locks that hold now, and who waits for one, in the order in which they were asked for."""
         now = self.store.now()
         return [one for one in self.store.locks() if one.until is None or one.until > now]
+
+    def files_in_progress(self, workflow_id: str) -> list[dict[str, str]]:
+        """The files that agents of a workflow have locked now: path, owner and lock_type of each."""
+        return in_progress(self.store, workflow_id)
+
+    def variables(self, handoff_id: str) -> dict[str, Any]:
+        """The shared variables as the receiver of a handoff found them."""
+        return dict(self._crew.variables(self.get(handoff_id).context.state_ref).values)
 
     def get(self, handoff_id: str) -> Handoff:
         """One handoff as it stands."""

@@ -17,10 +17,8 @@ from baton.errors import (
     Refused,
     Undecided,
 )
-from baton.flow.crew import Running
 from baton.flow.turn import LiveTurn
 from baton.lifecycle import State
-from baton.protocol.context import merge
 from baton.protocol.handoff import Handoff
 from baton.protocol.limits import MILLION
 from baton.protocol.results import (
@@ -30,13 +28,13 @@ from baton.protocol.results import (
     Escalate,
     Reject,
     Return,
-    Updates,
     as_return,
     failed,
 )
 
 if TYPE_CHECKING:
-    from baton.flow.crew import Crew
+    from baton.flow.crew import Crew, Running
+    from baton.protocol.artifacts import Artifact
 
 
 replace = msgspec.structs.replace
@@ -48,9 +46,8 @@ class Stopped(Exception):
     """The claim was lost while the agent worked; it was stopped before it answered."""
 
 
-async def execute(crew: Crew, handoff: Handoff, task: asyncio.Task[Any] | None, alone: str = "") -> Any:
+async def execute(crew: Crew, handoff: Handoff, running: Running, alone: str = "") -> Any:
     """Run the agent in this task; an exception of its body is a failed return, a lost claim is Fenced."""
-    running = Running(handoff.epoch, task)
     before = crew.running.get(handoff.id)
     crew.running[handoff.id] = running
     turn = LiveTurn(crew, handoff, running, alone)
@@ -79,7 +76,7 @@ def _given(running: Running, value: Any) -> Any:
     if running.overspent and not (isinstance(value, Return) and value.status != "success"):
         return failed(f"BudgetExceeded: {running.overspent}", retryable=False)
     value = _with_costs(value, running) if running.tokens or running.cost else value
-    return _with_gains(value, running) if running.gained or running.artifacts else value
+    return _with_artifacts(value, running.artifacts) if running.artifacts else value
 
 
 def _is_called_off(handoff: Handoff, running: Running) -> bool:
@@ -164,19 +161,15 @@ def _with_costs(value: Any, running: Running) -> Any:
     return replace(answer, audit=replace(account, tokens_consumed=tokens, cost=cost))
 
 
-def _with_gains(value: Any, running: Running) -> Any:
-    """What the agent gave back, with what those changed to whom it delegated; its own word comes last."""
+def _with_artifacts(value: Any, made: tuple[Artifact, ...]) -> Any:
+    """What the agent gave back, with what those made to whom it delegated."""
     if isinstance(value, Command):
-        update, artifacts = merge(running.gained, value.update), (*running.artifacts, *value.artifacts)
-        return replace(value, update=update, artifacts=artifacts)
+        return replace(value, artifacts=(*made, *value.artifacts))
     if isinstance(value, Reject | Defer | Escalate):
         return value
     answer = as_return(value)
     own = answer.context_updates
-    updates = Updates(
-        variables_changed=merge(running.gained, own.variables_changed),
-        artifacts_produced=(*running.artifacts, *own.artifacts_produced),
-    )
+    updates = replace(own, artifacts_produced=(*made, *own.artifacts_produced))
     return replace(answer, context_updates=updates)
 
 

@@ -10,11 +10,12 @@ import msgspec
 from baton.errors import Malformed
 from baton.flow import escalate
 from baton.flow.crew import give_back, objection
-from baton.flow.prepare import advanced, follow, placed
+from baton.flow.prepare import advanced, follow, named, placed
 from baton.flow.trigger import see
+from baton.flow.variables import wrote
 from baton.lifecycle import Event, State
-from baton.protocol.codec import canonical, check, to_time
-from baton.protocol.context import Message, merge
+from baton.protocol.codec import check, to_time
+from baton.protocol.context import Message
 from baton.protocol.handoff import HUMAN
 from baton.protocol.results import (
     Account,
@@ -29,23 +30,27 @@ from baton.protocol.results import (
     checked,
     failed,
 )
-from baton.protocol.secrets import redact_value
+from baton.protocol.variables import changes
 from baton.stores.base import Step
 
 if TYPE_CHECKING:
-    from baton.flow.crew import Crew
+    from collections.abc import Mapping
+
+    from baton.flow.crew import Crew, Running
+    from baton.protocol.context import Blob
     from baton.protocol.handoff import Handoff
+    from baton.protocol.variables import Variables
     from baton.stores.base import Moved
 
 replace = msgspec.structs.replace
 MILLISECOND = timedelta(milliseconds=1)
 
 
-def settle(crew: Crew, handoff: Handoff, value: Any) -> Step:
+def settle(crew: Crew, handoff: Handoff, value: Any, running: Running | None = None) -> Step:
     """The step that follows from what the agent gave back."""
     value, done = see(crew, handoff, value)
-    if isinstance(value, Command):
-        return _move(crew, handoff, value, done)
+    if isinstance(value, Command) and not (crew.nested and value.graph == Command.PARENT):
+        return _move(crew, handoff, value, done, running)
     if isinstance(value, Escalate):
         way, owner = escalate.ahead(crew, handoff), {"epoch": handoff.epoch, "by": handoff.to_agent}
         return escalate.step(handoff, way, value.reason, content=value.assessment, **owner)
@@ -54,10 +59,12 @@ def settle(crew: Crew, handoff: Handoff, value: Any) -> Step:
     if isinstance(value, Defer):
         due = crew.store.now() + int(value.seconds * 1e6)
         return _step(handoff, Event.DEFER, reason=value.reason, due_at=due, uncount=True)
-    result = _signed(crew, handoff, replace(checked(as_return(value)), onward={}))
+    said = _onward(value) if isinstance(value, Command) else replace(checked(as_return(value)), onward={})
+    result, blobs, detail = answered(crew, handoff, _signed(crew, handoff, said), running)
     if result.status in {"success", "partial"}:
-        return _complete(crew, handoff, result)
-    return fail(crew, handoff, result)
+        return _complete(crew, handoff, result, blobs, detail)
+    step = fail(crew, handoff, result)
+    return replace(step, blobs=[*step.blobs, *blobs], detail={**step.detail, **detail}) if blobs else step
 
 
 def _step(handoff: Handoff, event: Event, **fields: Any) -> Step:
@@ -75,7 +82,41 @@ def _signed(crew: Crew, handoff: Handoff, result: Return) -> Return:
         to_agent=handoff.from_agent,
         duration_ms=(now - handoff.timestamp) // MILLISECOND,
         audit=replace(result.audit, completion_time=now),
+        history_ref="",
+        state_ref="",
     )
+
+
+def answered(
+    crew: Crew, handoff: Handoff, result: Return, running: Running | None = None, writer: str = ""
+) -> tuple[Return, list[Blob], dict[str, Any]]:
+    """An answer as it is stored, with what has to be stored for it, and what the audit says of it.
+
+    Whatever it changes was in the scope of its agent, or of the `writer` who answers in its place.
+    """
+    said = result.context_updates
+    before = crew.variables(handoff.context.state_ref)
+    after, decided = _written(crew, handoff, said.variables_changed, running, writer)
+    if after is before and not said.artifacts_produced:
+        return result, [], {}
+    ref, blobs = crew.freeze(after)
+    made = placed(crew, said.artifacts_produced)
+    updates = Updates(variables_changed=changes(before, after), artifacts_produced=made)
+    result = replace(result, context_updates=updates, state_ref="" if after is before else ref)
+    return result, blobs, decided
+
+
+def _written(
+    crew: Crew, handoff: Handoff, update: Mapping[str, Any], running: Running | None, writer: str = ""
+) -> tuple[Variables, dict[str, Any]]:
+    """The variables after a turn: with what its parts changed, then what it wrote itself; the last decides."""
+    gained = running.gained if running else None
+    variables = gained.variables if gained else crew.variables(handoff.context.state_ref)
+    decided = running.decided if running else []
+    if update:
+        variables, own = wrote(crew, writer or handoff.to_agent, variables, update)
+        decided = [*decided, *own]
+    return variables, {"decisions": decided} if decided else {}
 
 
 def _said(handoff: Handoff, result: Return) -> list[Message]:
@@ -84,15 +125,11 @@ def _said(handoff: Handoff, result: Return) -> list[Message]:
     return [Message("assistant", result.output, name=handoff.to_agent)]
 
 
-def _complete(crew: Crew, handoff: Handoff, result: Return) -> Step:
-    context, blobs = advanced(crew, handoff, {}, _said(handoff, result))
-    changed = redact_value(result.context_updates.variables_changed)
-    canonical(changed, "variables_changed")
-    merge(crew.state(handoff.context.state_ref), changed)  # refuses what could not be merged later
-    made = placed(crew, result.context_updates.artifacts_produced)
-    updates = replace(result.context_updates, variables_changed=changed, artifacts_produced=made)
-    result = replace(result, messages=(), context_updates=updates, history_ref=context.history_ref if blobs else "")
-    return _step(handoff, Event.COMPLETE, result=result, blobs=blobs)
+def _complete(crew: Crew, handoff: Handoff, result: Return, blobs: list[Blob], detail: dict[str, Any]) -> Step:
+    variables = crew.variables(handoff.context.state_ref)
+    context, messages = advanced(crew, handoff, variables, _said(handoff, result))
+    result = replace(result, messages=(), history_ref=context.history_ref if messages else "")
+    return _step(handoff, Event.COMPLETE, result=result, blobs=[*blobs, *messages], detail=detail)
 
 
 def fail(crew: Crew, handoff: Handoff, result: Return, cause: str = "") -> Step:
@@ -118,28 +155,32 @@ def _repeatable(crew: Crew, agent: str) -> bool:
     return all(row.profile.idempotent for row in crew.store.agents() if row.profile.agent_id == agent)
 
 
-def _move(crew: Crew, handoff: Handoff, command: Command, done: Return | None) -> Step:
-    if not isinstance(command.goto, str):
-        raise Malformed("Command.goto: a list of Send needs broadcast; name one agent")
-    if crew.nested and command.graph == Command.PARENT:
-        onward = {
-            "goto": command.goto,
-            "update": command.update,
-            "reason": command.reason,
-            "task": command.task,
-        }
-        result = Return(onward=onward, audit=Account(tokens_consumed=command.tokens))
-        return _complete(crew, handoff, _signed(crew, handoff, result))
+def _move(crew: Crew, handoff: Handoff, command: Command, done: Return | None, running: Running | None) -> Step:
+    goto = _one(command)
     said = _said(handoff, done) if done else []
     if not said and command.reason:
         said = [Message("assistant", command.reason, name=handoff.to_agent)]
-    context, blobs = advanced(crew, handoff, command.update, said, command.artifacts)
+    variables, detail = _written(crew, handoff, command.update, running)
+    made = command.artifacts + named(command.update, handoff.to_agent)
+    context, blobs = advanced(crew, handoff, variables, said, made)
     if done is None:
-        body = Result(body=f"handed off to {command.goto}")
+        body = Result(body=f"handed off to {goto}")
         done = Return(result=body, audit=Account(tokens_consumed=command.tokens))
-    result = replace(_signed(crew, handoff, done), messages=(), context_updates=Updates(), to_agent=command.goto)
-    then = follow(crew, handoff, command, command.goto, context, blobs)
-    return _step(handoff, Event.COMPLETE, reason=then.handoff.reason, result=result, then=then)
+    result = replace(_signed(crew, handoff, done), messages=(), context_updates=Updates(), to_agent=goto)
+    then = follow(crew, handoff, command, goto, context, blobs)
+    return _step(handoff, Event.COMPLETE, reason=then.handoff.reason, result=result, then=then, detail=detail)
+
+
+def _one(command: Command) -> str:
+    if not isinstance(command.goto, str):
+        raise Malformed("Command.goto: a list of Send needs broadcast; name one agent")
+    return command.goto
+
+
+def _onward(command: Command) -> Return:
+    """The answer of a relay inside another one, which tells the outer one where the work goes."""
+    onward = {"goto": _one(command), "update": command.update, "reason": command.reason, "task": command.task}
+    return Return(onward=onward, audit=Account(tokens_consumed=command.tokens))
 
 
 async def apply(crew: Crew, step: Step) -> Moved:

@@ -7,13 +7,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from baton.lifecycle import ENDED, State
-from baton.protocol.context import merge
 from baton.protocol.handoff import Handoff
-from baton.protocol.results import Return
+from baton.protocol.results import Return, failed
+from baton.protocol.variables import changes
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from baton.flow.crew import Crew
 
 
@@ -37,19 +35,37 @@ def result(crew: Crew, root: Handoff) -> Result:
     listed = crew.store.find(workflow_id=root.workflow_id, limit=100_000)
     line = [one for one in listed if one.line_id == root.id]
     tail = next((one for one in line if one.id == root.answer_id), line[-1])
-    answer = crew.store.returned(root.id) if root.answer_id else None
-    changed: Mapping[str, Any] = answer.context_updates.variables_changed if answer else {}
+    said = answer(crew, root.id) if root.answer_id else None
     return Result(
         workflow_id=root.workflow_id,
         conversation_id=root.conversation_id,
-        status=_status(tail, answer),
-        output=answer.output if answer else None,
-        error=answer.error if answer else "",
-        state=merge(crew.state(tail.context.state_ref), changed),
+        status=_status(tail, said),
+        output=said.output if said else None,
+        error=said.error if said else "",
+        state=dict(crew.variables((said.state_ref if said else "") or tail.context.state_ref).values),
         handoffs=tuple(one for one in listed if one.hop),
         tokens=flow.tokens_spent if flow else 0,
-        answer=answer,
+        answer=said,
     )
+
+
+def answer(crew: Crew, line_id: str) -> Return:
+    """The answer of a line of work, with all that its agents changed on the way."""
+    said = crew.store.returned(line_id)
+    if said is None:
+        return failed("HandoffFailed: ended without an answer (cancelled)", retryable=False)
+    head = crew.store.get(line_id)
+    tail = (crew.store.get(head.answer_id) if head is not None and head.answer_id else None) or head
+    if head is None or tail is None:
+        return said
+    if not said.handoff_id:  # the supervisor ended it in the agent's place
+        said = msgspec.structs.replace(said, handoff_id=tail.id, from_agent=tail.to_agent, to_agent=tail.from_agent)
+    if tail.id == head.id:
+        return said
+    ref = said.state_ref or tail.context.state_ref
+    changed = changes(crew.variables(head.context.state_ref), crew.variables(ref))
+    updates = msgspec.structs.replace(said.context_updates, variables_changed=changed)
+    return msgspec.structs.replace(said, context_updates=updates, state_ref=ref)
 
 
 def _status(tail: Handoff, answer: Return | None) -> str:

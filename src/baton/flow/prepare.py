@@ -10,17 +10,19 @@ import msgspec
 from baton import clock
 from baton.errors import Malformed
 from baton.flow.escalate import heard
+from baton.flow.variables import begun
 from baton.protocol.artifacts import Artifact, inside
-from baton.protocol.context import Blob, Context, Message, append, freeze_state, merge
+from baton.protocol.context import Blob, Context, Message, append
 from baton.protocol.handoff import SUPERVISED, SUPERVISOR, USER, Handoff, checked, fingerprint
 from baton.protocol.limits import smaller
-from baton.protocol.secrets import redact, redact_value
+from baton.protocol.secrets import redact
 from baton.stores.base import Offer, Workflow
 
 if TYPE_CHECKING:
     from baton.flow.crew import Crew
     from baton.protocol.limits import Limits
     from baton.protocol.results import Command
+    from baton.protocol.variables import Variables
 
 replace = msgspec.structs.replace
 
@@ -34,8 +36,7 @@ def begin(crew: Crew, request: Handoff, limits: Limits, state: Mapping[str, Any]
     context = request.context
     said = context.conversation_history or (Message("user", request.task),)
     history, messages = append("", [redacted(message) for message in said])
-    variables = redact_value({**context.context_variables, **(state or {})})
-    state_ref, values = freeze_state(variables)
+    state_ref, values = crew.freeze(begun(crew, request, state))
     handoff = replace(
         request,
         id=handoff_id,
@@ -141,51 +142,48 @@ def delegate(parent: Handoff, to_agent: str, task: str, key: str, **fields: Any)
 
 
 def scoped(
-    parent: Handoff, state: Mapping[str, Any], task: str, before: Iterable[Message] = ()
+    crew: Crew, parent: Handoff, variables: Variables, task: str, before: Iterable[Message] = ()
 ) -> tuple[Context, list[Blob]]:
-    """The context of a delegation: the parent's state as it stands, its history by reference, and the subtask.
+    """The context of a delegation: the variables that it sees, the parent's history by reference, and the subtask.
 
     `before` is what was said to the parent beside that history.
     """
     asked = redacted(Message("user", task, name=parent.to_agent))
     history, messages = append(parent.context.history_ref, [*before, asked])
-    state_ref, values = freeze_state(redact_value(dict(state)))
+    state_ref, values = crew.freeze(variables)
     context = replace(parent.context, history_ref=history, state_ref=state_ref, completed_work={})
     return context, [*messages, *values]
 
 
 def advanced(
-    crew: Crew, before: Handoff, update: Mapping[str, Any], said: list[Message], made: tuple[Artifact, ...] = ()
+    crew: Crew, before: Handoff, variables: Variables, said: list[Message], made: tuple[Artifact, ...] = ()
 ) -> tuple[Context, list[Blob]]:
-    """The context after an agent's turn: its update merged, its messages appended, its artifacts added."""
+    """The context after an agent's turn: the variables as they are now, its messages appended, its artifacts added."""
     context = before.context
-    blobs: list[Blob] = []
-    state_ref, history_ref = context.state_ref, context.history_ref
-    if named := update.get("artifacts"):
-        made = (*made, *_by_name(named, before.to_agent))
+    history_ref = context.history_ref
     if made:
         replaced = {item.id for item in made}
         kept = tuple(item for item in context.artifacts if item.id not in replaced)
         context = replace(context, artifacts=(*kept, *placed(crew, made)))
-    if update:
-        state = merge(crew.state(state_ref), redact_value(dict(update)))
-        state_ref, blobs = freeze_state(state)
-        crew.keep_state(state_ref, state)
+    state_ref, blobs = crew.freeze(variables)
     if below := heard(crew, before):
         said = [*below, *said]
     if said:
         history_ref, messages = append(history_ref, [redacted(message) for message in said])
         blobs = [*blobs, *messages]
-    if not blobs:
+    if state_ref == context.state_ref and history_ref == context.history_ref:
         return context, []
     return replace(context, state_ref=state_ref, history_ref=history_ref), blobs
 
 
-def _by_name(named: Any, author: str) -> list[Artifact]:
+def named(update: Mapping[str, Any], author: str) -> tuple[Artifact, ...]:
     """Artifacts that an update gives as names and paths; a name without a path is still to be made."""
-    if not isinstance(named, Mapping):
+    given = update.get("artifacts") or {}
+    if not isinstance(given, Mapping):
         raise Malformed("update.artifacts: expected an object of names and paths")
-    return [Artifact(id=name, path=path, created_by=author) for name, path in named.items() if isinstance(path, str)]
+    return tuple(
+        Artifact(id=name, path=path, created_by=author) for name, path in given.items() if isinstance(path, str)
+    )
 
 
 def placed(crew: Crew, artifacts: tuple[Artifact, ...]) -> tuple[Artifact, ...]:

@@ -22,12 +22,13 @@ from baton.errors import (
 )
 from baton.flow import escalate
 from baton.flow.crew import Running
-from baton.flow.locks import Hold, wanted
-from baton.flow.prepare import delegate, scoped
+from baton.flow.locks import Hold, in_progress, wanted
+from baton.flow.prepare import delegate, named, scoped
+from baton.flow.variables import branch, seen, wrote
 from baton.guards.triggers import escalation
 from baton.protocol import codec
-from baton.protocol.context import DEFAULT_TRANSFER, Blob, Context, Message, merge, newest_first, select, summary
-from baton.protocol.groups import Aggregation, as_sends, combine
+from baton.protocol.context import DEFAULT_TRANSFER, Blob, Context, Message, newest_first, select, summary
+from baton.protocol.groups import Aggregation, Gained, as_sends, combine
 from baton.protocol.handoff import HUMAN, Handoff, fingerprint
 from baton.protocol.limits import MILLION
 from baton.protocol.options import GroupOptions, PartOptions, as_fields, as_variables, closed
@@ -37,7 +38,6 @@ from baton.protocol.results import (
     Send,
     answer,
 )
-from baton.protocol.secrets import redact_value
 from baton.stores.base import LockRequest, Offer
 
 if TYPE_CHECKING:
@@ -45,8 +45,8 @@ if TYPE_CHECKING:
     from os import PathLike
 
     from baton.flow.crew import Crew
-    from baton.protocol.artifacts import Artifact
     from baton.protocol.groups import Answers
+    from baton.protocol.variables import Variables
 
 
 replace = msgspec.structs.replace
@@ -74,8 +74,18 @@ class LiveTurn:
     @property
     def state(self) -> Mapping[str, Any]:
         if self._state is None:
-            self._state = shared(self._crew.state(self.handoff.context.state_ref))
+            self._state = shared(self._variables.values)
         return self._state
+
+    @property
+    def _variables(self) -> Variables:
+        gained = self._running.gained
+        return gained.variables if gained else self._crew.variables(self.handoff.context.state_ref)
+
+    @property
+    def files_in_progress(self) -> list[dict[str, str]]:
+        """The files that agents of this workflow have locked now: path, owner and lock_type of each."""
+        return in_progress(self._crew.store, self.handoff.workflow_id)
 
     @property
     def messages(self) -> list[Message]:
@@ -146,8 +156,8 @@ class LiveTurn:
         closed(options, PartOptions, "turn.delegate")
         key = self._next_key(key, [to, task])
         child, blobs = self._part(to, task, key, options)
-        answer = await self._crew.entrust(self._offer(child, blobs))
-        self._gain(answer.context_updates.variables_changed, answer.context_updates.artifacts_produced)
+        made, answer = await self._crew.entrust(self._offer(child, blobs))
+        self._gain([(made, answer)])
         return answer
 
     async def escalate(self, question: str, *, key: str = "", **options: Unpack[PartOptions]) -> Return:
@@ -156,7 +166,8 @@ class LiveTurn:
         given: dict[str, Any] = {"on_timeout": "escalate", "on_failure": "escalate", **options}
         to = escalate.ahead(self._crew, self.handoff).next.to
         try:
-            answer = await self._crew.entrust(self._offer(*self._part(to, question, key, given, type="escalation")))
+            offer = self._offer(*self._part(to, question, key, given, type="escalation"))
+            made, answer = await self._crew.entrust(offer)
         except ApprovalDenied:
             raise
         except Refused:
@@ -164,8 +175,8 @@ class LiveTurn:
                 raise
             # A guard keeps it from the next rung: the way to a person is never cut off.
             last = self._part(HUMAN, question, f"{key}:{HUMAN}", given, type="escalation")
-            answer = await self._crew.entrust(self._offer(*last))
-        self._gain(answer.context_updates.variables_changed, answer.context_updates.artifacts_produced)
+            made, answer = await self._crew.entrust(self._offer(*last))
+        self._gain([(made, answer)])
         return answer
 
     async def broadcast(
@@ -181,11 +192,8 @@ class LiveTurn:
         given["others"] = [one.agent for one in sends] if visible else []
         alike: dict[str, tuple[Context, list[Blob]]] = {}
         offers = [self._asked_too(one, f"{key}:{n}", given, rule, alike) for n, one in enumerate(sends, 1)]
-        answers = await self._crew.gather(offers, rule)
-        updates = [(one.from_agent, one.context_updates) for one in answers.answers]
-        branches = [(agent, update.variables_changed) for agent, update in updates]
-        made = tuple(item for _, update in updates for item in update.artifacts_produced)
-        self._gain(combine(self.state, branches, self._crew.settings.reducers), made)
+        awaited, answers = await self._crew.gather(offers, rule)
+        self._gain(list(zip(awaited, answers.answers, strict=True)))
         return answers
 
     def _asked_too(
@@ -232,24 +240,32 @@ class LiveTurn:
         known = fields.pop("context", None)
         child = delegate(self.handoff, to, task, key, **as_fields(given), **fields)
         if known is None:
-            seen = self.state.keys() if share is None else codec.names(share, "share")
-            crosses = {name: self.state[name] for name in seen if name in self.state}
-            known = scoped(self.handoff, {**crosses, **update}, task, self._heard)
+            names = None if share is None else codec.names(share, "share")
+            view = seen(self._crew, self._variables, self.handoff.to_agent, update, names)
+            known = scoped(self._crew, self.handoff, view, task, self._heard)
         return replace(child, context=known[0]), known[1]
 
     def _offer(self, child: Handoff, blobs: list[Blob]) -> Offer:
         return Offer(handoff=child, fingerprint=fingerprint(child), blobs=blobs, parent_epoch=self.handoff.epoch)
 
-    def _gain(self, changed: Mapping[str, Any], made: tuple[Artifact, ...] = ()) -> None:
-        """What others changed is in the state of this turn, and goes on with what it gives back."""
-        if changed:
-            self._running.gained = merge(self._running.gained, changed)
-            self._state = shared(merge(self.state, changed))
-        self._running.artifacts += made
+    def _gain(self, parts: Sequence[tuple[Handoff, Return]]) -> None:
+        """What parts of the work changed is in the state of this turn, and goes on with what it gives back."""
+        branches = [branch(self._crew, made, answer) for made, answer in parts]
+        before = self._running.gained or Gained(self._variables)
+        if any(one.changed for one in branches):
+            self._running.gained = combine(before, branches, self._crew.settings.reducers)
+            self._state = None
+        for (_, said), one in zip(parts, branches, strict=True):
+            self._running.artifacts += said.context_updates.artifacts_produced + named(one.changed, one.agent)
 
     async def spread(self, command: Command) -> Return:
         """A command that names several agents: all of them work, and their outputs are the answer."""
-        self._gain(redact_value(command.update), command.artifacts)
+        agent = self.handoff.to_agent
+        if command.update:
+            gained = self._running.gained or Gained(self._variables)
+            after, self._running.decided = wrote(self._crew, agent, gained.variables, command.update)
+            self._running.gained, self._state = replace(gained, variables=after), None
+        self._running.artifacts += command.artifacts + named(command.update, agent)
         task = command.task or self.task
         answers = await self.broadcast(list(command.goto), task, key="goto", reason=command.reason)
         given = answer(answers.output, status=answers.status, tokens=command.tokens)

@@ -7,15 +7,12 @@ import logging
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from baton.errors import Fenced, Held, IllegalTransition, NotFound, StoreError, named
-from baton.flow import claim, execute, finish, offer, recover, waiting
-from baton.flow.crew import forget, give_back, objection
+from baton.flow import claim, execute, finish, offer, outcome, recover, waiting
+from baton.flow.crew import Running, forget, give_back, objection
 from baton.guards.base import Verdict
 from baton.lifecycle import OPEN, State
 from baton.protocol.audit import LATE
-from baton.protocol.context import changes, merge
 from baton.protocol.results import Command, Return, failed
 from baton.stores import holder
 from baton.stores.base import Grant, Offer
@@ -47,7 +44,7 @@ async def run_line(crew: Crew, first: Handoff, *, attach: bool = True, taken: bo
             if current is None or current.state is not State.OFFERED or current.to_agent not in crew.agents:
                 current = _open(crew, first)
             if current is None:
-                return _answer(crew, first)
+                return outcome.answer(crew, first.line_id)
             if current.state is State.OFFERED and current.to_agent in crew.agents:
                 current = await perform(crew, current)
                 if current is not None and current.state is State.OFFERED:
@@ -59,7 +56,7 @@ async def run_line(crew: Crew, first: Handoff, *, attach: bool = True, taken: bo
                 current = await _wait(crew, current)
 
 
-async def entrust(crew: Crew, prepared: Offer) -> Return:
+async def entrust(crew: Crew, prepared: Offer) -> tuple[Handoff, Return]:
     """Offer a part of the work and wait for its answer; a refusal is raised under its own name."""
     made, verdict, taken = await offer.make(crew, prepared)
     if verdict.kind == "refuse":
@@ -69,7 +66,7 @@ async def entrust(crew: Crew, prepared: Offer) -> Return:
     if ended is not None and ended.state is State.REFUSED:
         error, _, reason = answer.error.partition(": ")
         raise named(error, objection(crew, Verdict(error=error, reason=reason), made.to_agent))
-    return answer
+    return made, answer
 
 
 def _open(crew: Crew, first: Handoff) -> Handoff | None:
@@ -83,24 +80,6 @@ def _open(crew: Crew, first: Handoff) -> Handoff | None:
         return head
     listed = crew.store.find(workflow_id=first.workflow_id, line_id=first.line_id, state=tuple(OPEN), limit=1)
     return listed[0] if listed else None
-
-
-def _answer(crew: Crew, first: Handoff) -> Return:
-    answer = crew.store.returned(first.line_id)
-    if answer is None:
-        return failed("HandoffFailed: ended without an answer (cancelled)", retryable=False)
-    head = crew.store.get(first.line_id)
-    if not answer.handoff_id:  # the supervisor ended it in the agent's place
-        last = (crew.store.get(head.answer_id) if head is not None and head.answer_id else None) or first
-        answer = msgspec.structs.replace(answer, handoff_id=last.id, from_agent=last.to_agent, to_agent=last.from_agent)
-    if head is None or head.answer_id in {"", head.id}:
-        return answer
-    # Ownership moved on the way: what the agents before the last one changed is part of the answer.
-    tail = crew.store.get(head.answer_id)
-    changed = changes(crew.state(head.context.state_ref), crew.state(tail.context.state_ref)) if tail else {}
-    updates = answer.context_updates
-    updates = msgspec.structs.replace(updates, variables_changed=merge(changed, updates.variables_changed))
-    return msgspec.structs.replace(answer, context_updates=updates)
 
 
 def _refuse_held(crew: Crew, current: Handoff) -> None:
@@ -188,12 +167,13 @@ async def work(crew: Crew, taken: Handoff, alone: str = "") -> Handoff | None:
 
 async def _hop(crew: Crew, taken: Handoff, task: asyncio.Task[Any] | None, alone: str) -> Moved:
     """One attempt, and the step that follows from it."""
-    value = await execute.execute(crew, taken, task, alone)
+    running = Running(taken.epoch, task)
+    value = await execute.execute(crew, taken, running, alone)
     if isinstance(value, Command) and alone:
         error = f"HandoffsDisabled: {taken.to_agent} works alone ({alone}); answer without a Command"
         value = failed(error, retryable=False)
     try:
-        return await finish.apply(crew, finish.settle(crew, taken, value))
+        return await finish.apply(crew, finish.settle(crew, taken, value, running))
     except (Fenced, StoreError):
         raise
     except Exception as error:  # noqa: BLE001 - whatever cannot be stored is a failed answer

@@ -1,32 +1,29 @@
-"""What travels with a handoff: messages, variables, and how much of them crosses.
+"""What travels with a handoff: messages, references to the shared variables, and how much of it crosses.
 
 A history is a chain of nodes, each one message and the digest of the node before it, so that a hop stores
-only what is new. Variables are stored as one canonical object in which large values stand by digest.
+only what is new.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import Any, Literal, TypeVar
 
 import msgspec
 
-from baton.errors import Malformed, TooLarge
+from baton.errors import Malformed
 from baton.protocol.artifacts import Artifact
-from baton.protocol.codec import Record, bounded, canonical, canonical_record, digest, faithful, name
+from baton.protocol.codec import Record, bounded, digest, faithful
 
 Role = Literal["system", "user", "assistant", "tool"]
 Mode = Literal["full", "summary", "relevant_only"]
 Fetch = Callable[[str], bytes]
 T = TypeVar("T")
 
-LARGE = 512
 RECENT = 5
 SUMMARY = 10
 SUMMARY_LINE = 200
-MAX_STATE_KEYS = 1000
-RESERVED = ("context", "artifacts", "workflow_state", "metrics")
 
 
 class ToolCall(Record, frozen=True, kw_only=True):
@@ -110,14 +107,6 @@ class _Node(msgspec.Struct, frozen=True, array_like=True):
 _read_node = msgspec.json.Decoder(_Node).decode
 
 
-class _State(msgspec.Struct, frozen=True, omit_defaults=True):
-    values: dict[str, Any] = {}
-    refs: dict[str, str] = {}
-
-
-_read_state = msgspec.json.Decoder(_State).decode
-
-
 def append(history: str, messages: Iterable[Message]) -> tuple[str, list[Blob]]:
     """Chain messages onto a history; the new head and what has to be stored."""
     blobs = []
@@ -131,82 +120,17 @@ def append(history: str, messages: Iterable[Message]) -> tuple[str, list[Blob]]:
 def newest_first(history: str, fetch: Fetch) -> Iterator[Message]:
     """Walk a history back from its head."""
     while history:
-        node = _stored(_read_node, fetch, history)
+        node = stored(_read_node, fetch, history)
         yield node.message
         history = node.previous
 
 
-def _stored(decode: Callable[[bytes], T], fetch: Fetch, ref: str) -> T:
+def stored(decode: Callable[[bytes], T], fetch: Fetch, ref: str) -> T:
+    """Read content by digest."""
     try:
         return decode(fetch(ref))
     except msgspec.MsgspecError as error:
         raise Malformed(f"stored content {ref:.12}: {error}; restore the store from a backup") from None
-
-
-def freeze_state(values: Mapping[str, Any]) -> tuple[str, list[Blob]]:
-    """Store variables: the digest of the whole, and the content to keep."""
-    return _freeze(_State({}, {}), values)
-
-
-def update_state(head: str, update: Mapping[str, Any], fetch: Fetch) -> tuple[str, list[Blob]]:
-    """Apply an update as `merge` does, without reading or storing again what it leaves alone."""
-    before = _stored(_read_state, fetch, head) if head else _State({}, {})
-    old = {key: _value(before, key, fetch) for key in RESERVED if key in update}
-    return _freeze(before, merge({key: value for key, value in old.items() if value is not None}, update))
-
-
-def _freeze(before: _State, values: Mapping[str, Any]) -> tuple[str, list[Blob]]:
-    small, refs = dict(before.values), dict(before.refs)
-    blobs = []
-    for key, value in values.items():
-        data = canonical(value, f"state.{name(key, 'state: key')}")
-        small.pop(key, None)
-        refs.pop(key, None)
-        if len(data) <= LARGE:
-            small[key] = value
-        else:
-            refs[key] = digest(data)
-            blobs.append(Blob(refs[key], data))
-    keys = len(small) + len(refs)
-    if keys > MAX_STATE_KEYS:
-        raise TooLarge(f"state: {keys} keys, at most {MAX_STATE_KEYS}; group them under fewer keys")
-    if not keys:
-        return "", []
-    data = canonical_record(_State(small, refs))
-    head = Blob(digest(data), data)
-    return head.digest, [*blobs, head]
-
-
-def _value(state: _State, key: str, fetch: Fetch) -> Any:
-    ref = state.refs.get(key)
-    return _stored(msgspec.json.decode, fetch, ref) if ref else state.values.get(key)
-
-
-def thaw_state(head: str, fetch: Fetch) -> dict[str, Any]:
-    """Read variables back."""
-    if not head:
-        return {}
-    state = _stored(_read_state, fetch, head)
-    return state.values | {key: _value(state, key, fetch) for key in state.refs}
-
-
-def merge(state: Mapping[str, Any], update: Mapping[str, Any]) -> dict[str, Any]:
-    """Apply an update: reserved keys are merged by kind, every other key is replaced."""
-    merged = dict(state)
-    for key, value in update.items():
-        before = merged.get(key)
-        if key in RESERVED:
-            if not isinstance(value, Mapping):
-                raise Malformed(f"update.{key}: a reserved key takes an object; use another key for your own value")
-            merged[key] = {**(before or {}), **value}
-        else:
-            merged[key] = value
-    return merged
-
-
-def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
-    """What is new or different."""
-    return {key: value for key, value in after.items() if key not in before or before[key] != value}
 
 
 def select(messages: Iterable[Message], transfer: Transfer) -> list[Message]:

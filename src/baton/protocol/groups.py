@@ -8,17 +8,16 @@ asked, or none can have it any more.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 import msgspec
 
 from baton.errors import Contradiction, Malformed
-from baton.protocol.codec import EPOCH, Record, bounded, canonical
-from baton.protocol.context import RESERVED
+from baton.protocol.codec import EPOCH, Record, Time, bounded, canonical
 from baton.protocol.results import Return, Send, Status
+from baton.protocol.variables import DECISIONS, RESERVED, Reducers, Variables, apply, reducer_of, same
 
-Reducer = Callable[[Any, Any], Any]
 Aggregate = Literal["all", "any", "majority"]
 AGGREGATES: tuple[Aggregate, ...] = ("all", "any", "majority")
 MAX_VOTE = 200
@@ -49,34 +48,56 @@ def as_sends(to: Sequence[str | Send], task: str) -> list[Send]:
     return [msgspec.structs.replace(one, task=one.task or str(one.update.get("task") or task)) for one in sends]
 
 
-def combine(
-    state: Mapping[str, Any], branches: Sequence[tuple[str, Mapping[str, Any]]], reducers: Mapping[str, Reducer]
-) -> dict[str, Any]:
-    """What several branches changed, as one change; two that set a variable differently need a reducer."""
-    combined: dict[str, Any] = {}
-    setter: dict[str, str] = {}
-    for agent, changed in branches:
-        for key, value in changed.items():
-            reducer = reducers.get(key) or reducers.get("*")
-            if reducer is not None and (key in combined or key in state):
-                combined[key] = reducer(combined.get(key, state.get(key)), value)
-            elif key in RESERVED:
-                combined[key] = _united(key, combined.get(key, {}), value, agent)
-            elif key in combined and combined[key] != value:
-                cure = f"give Relay(reducers={{{key!r}: …}}), or have each write its own"
-                raise Contradiction(f"state.{key}: {setter[key]} and {agent} set it differently; {cure}")
-            else:
-                combined[key] = value
-            setter[key] = agent
-    return combined
+class Branch(msgspec.Struct, frozen=True, kw_only=True):
+    """What one part of the work changed in the shared variables, and when it worked."""
+
+    agent: str
+    began: Time
+    ended: Time
+    group: str = ""
+    changed: Mapping[str, Any] = {}
+    makers: Mapping[str, str] = {}
+
+    def beside(self, other: Branch) -> bool:
+        """Whether neither could see what the other one wrote."""
+        return (self.group != "" and self.group == other.group) or (
+            self.began < other.ended and other.began < self.ended
+        )
 
 
-def _united(key: str, known: Mapping[str, Any], value: Mapping[str, Any], agent: str) -> dict[str, Any]:
-    twice = sorted(name for name in known.keys() & value.keys() if known[name] != value[name])
-    if twice:
-        cure = f"give Relay(reducers={{{key!r}: …}})"
-        raise Contradiction(f"state.{key}.{twice[0]}: {agent} and another branch set it differently; {cure}")
-    return {**known, **value}
+class Gained(msgspec.Struct, frozen=True):
+    """The variables with what parts of the work changed in them, and who of those set what last."""
+
+    variables: Variables
+    by: Mapping[tuple[str, str], tuple[Branch, Any]] = {}
+
+
+def combine(so_far: Gained, branches: Sequence[Branch], reducers: Reducers) -> Gained:
+    """Add what branches changed; two beside each other that set a variable differently need a reducer."""
+    variables, by = so_far.variables, dict(so_far.by)
+    for branch in branches:
+        for place, value in _places(branch.changed, reducers):
+            key, name = place
+            other, known = by.get(place, (branch, value))
+            if not same(known, value) and other.beside(branch):
+                raise Contradiction(
+                    f"state.{key}{name and '.'}{name}: {other.agent} and {branch.agent} set it differently; "
+                    f"give Relay(reducers={{{key!r}: …}}), or have each write its own"
+                )
+            by[place] = branch, value
+        variables = apply(variables, branch.changed, branch.makers, reducers)
+    return Gained(variables, by)
+
+
+def _places(changed: Mapping[str, Any], reducers: Reducers) -> Iterator[tuple[tuple[str, str], Any]]:
+    """Where two can contradict each other: a variable, or a name in a reserved object."""
+    for key, value in changed.items():
+        if key == DECISIONS or reducer_of(key, reducers):
+            continue
+        if key in RESERVED:
+            yield from (((key, name), one) for name, one in value.items())
+        else:
+            yield (key, ""), value
 
 
 class Tally(msgspec.Struct, frozen=True):

@@ -9,7 +9,7 @@ import msgspec
 
 from baton.errors import Malformed
 from baton.lifecycle import ENDED, State
-from baton.protocol import codec
+from baton.protocol import codec, variables
 from baton.protocol.context import Context
 from baton.protocol.groups import Aggregation
 from baton.protocol.limits import Autonomy, Budget, Risk, as_tokens
@@ -202,6 +202,9 @@ def _plain(document: dict[str, Any]) -> dict[str, Any]:
         if key in plain:
             raise Malformed(f"handoff: {key} and context.constraints.{key} are the same field; keep one")
         plain[key] = value
+    if "context_variables" in context:
+        where = "handoff.context.context_variables"
+        context["context_variables"] = variables.read(_object(context, "context_variables", "handoff.context"), where)
     if isinstance(context.get("conversation_history"), dict):
         context["transfer"] = context.pop("conversation_history")
     _budget(plain, "budget", "handoff")
@@ -235,11 +238,35 @@ def _budget(document: dict[str, Any], key: str, where: str) -> None:
         document[key] = {"max_tokens": as_tokens(value, f"{where}.{key}")}
 
 
-def document(handoff: Handoff) -> dict[str, Any]:
-    """The nested document of the protocol: what `read_handoff` reads back into an equal record."""
+TASK_STATUS = {
+    State.OFFERED: "pending",
+    State.WAITING: "blocked",
+    State.DEFERRED: "pending",
+    State.CLAIMED: "in_progress",
+    State.REJECTED: "pending",
+    State.PARKED: "blocked",
+    State.COMPLETED: "complete",
+    State.FAILED: "failed",
+    State.CANCELLED: "failed",
+    State.REFUSED: "failed",
+}
+
+
+def document(handoff: Handoff, **more: Any) -> dict[str, Any]:
+    """The nested document of the protocol: what `read_handoff` reads back into an equal record.
+
+    `state` gives the shared variables that it refers to, `files_in_progress` what its workflow has locked.
+    """
     plain = codec.plain(handoff)
     context = {"task_id": "", **plain.pop("context", {})}
-    context = {"conversation_history": [], "context_variables": {}, "artifacts": [], **context}
+    context = {"conversation_history": [], "artifacts": [], **context}
+    context["context_variables"] = variables.document(
+        more.pop("state", None) or context.get("context_variables", {}),
+        task_id=handoff.context.task_id,
+        task_status=TASK_STATUS[handoff.state],
+        task_priority=handoff.priority,
+        **more,
+    )
     constraints = {key: plain.pop(key) for key in ("budget", "deadline") if key in plain}
     if constraints:
         context["constraints"] = {key: _short_budget(value) for key, value in constraints.items()}

@@ -102,6 +102,7 @@ class ProfileOptions(TypedDict, total=False):
     autonomy: Autonomy | int  # how far it goes by itself; a bare number is tokens
     autonomy_budget: Autonomy | int | None  # the same, under the protocol's name
     allowed_targets: Sequence[str] | None  # to whom it may hand work; by default anybody
+    writes: Sequence[str]  # shared variables of other agents that it may write, as names or patterns; "*" is any
     idempotent: bool  # whether its work may be done twice; False: a person decides instead of a retry
 
 
@@ -114,7 +115,7 @@ class SettingOptions(TypedDict, total=False):
     delegation_timeout: Duration  # how long a delegation may take that names no time-out; 600 seconds
     sequence: Mapping[str, str]  # who comes next when an agent is done
     escalation: Sequence[str]  # the ladder: who decides what others cannot, lowest first; in the end a person
-    reducers: Mapping[str, Callable[[Any, Any], Any]]  # what a variable that two branches set comes to; "*" is any
+    reducers: Mapping[str, Callable[[Any, Any], Any]]  # joins what is written to a variable; "*" is any other one
     roots: Sequence[str]  # where artifacts may stand, beside relative paths
 
 
@@ -145,6 +146,7 @@ def as_profile(given: Mapping[str, Any]) -> dict[str, Any]:
         fields["max_execution_time"] = codec.seconds(fields["max_execution_time"], "max_execution_time")
     if fields.get("allowed_targets") is not None:
         fields["allowed_targets"] = codec.names(fields["allowed_targets"], "allowed_targets")
+    fields["writes"] = codec.names(fields.get("writes", ()), "writes")
     return fields
 
 

@@ -23,12 +23,14 @@ class Profile(codec.Record, frozen=True, kw_only=True):
     autonomy_budget: Autonomy | None = None
     allowed_targets: tuple[str, ...] | None = None
     idempotent: bool = True
+    writes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         codec.name(self.agent_id, "agent_id")
         for name, proficiency in self.capabilities.items():
             codec.name(name, "capabilities")
             codec.bounded(proficiency, f"capabilities.{name}", 0, 1)
+        codec.names(self.writes, "writes")
         codec.bounded(self.max_concurrent_tasks, "max_concurrent_tasks", 1)
         codec.bounded(self.max_execution_time, "max_execution_time", 0, codec.MAX_SECONDS)
 

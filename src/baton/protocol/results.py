@@ -63,6 +63,7 @@ class Return(codec.Record, frozen=True, kw_only=True):
     messages: tuple[Message, ...] = ()  # the conversation that the work added
     onward: dict[str, Any] = {}  # a command for the relay around this one
     history_ref: str = ""  # the head of the conversation after this work
+    state_ref: str = ""  # the shared variables after this work, where it changed any
     retryable: bool = True  # False blames the request: no retry, and no mark against the agent
 
     @property
