@@ -160,6 +160,24 @@ def test_each_its_own_task_and_variables_and_the_same_agent_twice(relay):
     assert result.state["x"] == 1
 
 
+def test_from_a_relay_inside_several_agents_of_the_outer_one(relay):
+    relay.agent("scout")(lambda turn: [turn.task, turn.state.get("depth"), turn.state["plan"]])
+    with Relay() as inner:
+
+        @inner.agent("architect")
+        async def architect(turn):
+            sends = [Send("scout", {"task": "Redis"}), Send("scout", {"depth": 2}, task="caches")]
+            return Command(goto=sends, graph=Command.PARENT, update={"plan": "fast"})
+
+        relay.nest("office", inner, "architect")
+        result = relay.run_sync("office", "research")
+    assert result.output == [["Redis", None, "fast"], ["caches", 2, "fast"]]
+    assert [(one.from_agent, one.to_agent, one.type) for one in result.handoffs] == [
+        ("office", "scout", "broadcast")
+    ] * 2
+    assert result.state == {"plan": "fast"}
+
+
 def test_reducers_join_what_branches_changed(relay):
     with Relay(reducers={"found": operator.add}) as joining:
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from baton.errors import NotFound
-from baton.protocol.results import Command, Return, Updates
+from baton.protocol.codec import convert
+from baton.protocol.results import Command, Return, Send, Updates
 from baton.protocol.variables import DECISIONS
 
 if TYPE_CHECKING:
@@ -49,7 +50,9 @@ class RelayAgent:
         decided += [onward[DECISIONS]] if isinstance(onward.get(DECISIONS), str) else onward.get(DECISIONS, ())
         changed = {**changed, **onward, **({DECISIONS: decided} if decided else {})}
         if answer.onward:
-            return Command(**{**answer.onward, "tokens": result.tokens, "update": changed})
+            goto = answer.onward["goto"]
+            goto = goto if isinstance(goto, str) else [convert(one, Send, "Command.goto") for one in goto]
+            return Command(**{**answer.onward, "goto": goto, "tokens": result.tokens, "update": changed})
         return Return(
             status=answer.status,
             result=answer.result,

@@ -128,8 +128,9 @@ def _is_ours(crew: Crew, handoff: Handoff) -> bool:
 
 async def _worked(crew: Crew, turn: LiveTurn) -> Any:
     value = await crew.agents[turn.handoff.to_agent].run(turn)
-    several = isinstance(value, Command) and not isinstance(value.goto, str)
-    return await turn.spread(value) if several else value
+    if not isinstance(value, Command) or isinstance(value.goto, str):
+        return value
+    return value if crew.nested and value.graph == Command.PARENT else await turn.spread(value)
 
 
 def _told(error: BaseException) -> str:

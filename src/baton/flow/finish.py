@@ -14,7 +14,7 @@ from baton.flow.prepare import advanced, follow, named, placed
 from baton.flow.trigger import see
 from baton.flow.variables import wrote
 from baton.lifecycle import Event, State
-from baton.protocol.codec import check, to_time
+from baton.protocol.codec import check, plain, to_time
 from baton.protocol.context import Message
 from baton.protocol.handoff import HUMAN
 from baton.protocol.results import (
@@ -156,7 +156,9 @@ def _repeatable(crew: Crew, agent: str) -> bool:
 
 
 def _move(crew: Crew, handoff: Handoff, command: Command, done: Return | None, running: Running | None) -> Step:
-    goto = _one(command)
+    if not isinstance(command.goto, str):
+        raise Malformed("Command.goto: a list of Send needs broadcast; name one agent")
+    goto = command.goto
     said = _said(handoff, done) if done else []
     if not said and command.reason:
         said = [Message("assistant", command.reason, name=handoff.to_agent)]
@@ -171,15 +173,10 @@ def _move(crew: Crew, handoff: Handoff, command: Command, done: Return | None, r
     return _step(handoff, Event.COMPLETE, reason=then.handoff.reason, result=result, then=then, detail=detail)
 
 
-def _one(command: Command) -> str:
-    if not isinstance(command.goto, str):
-        raise Malformed("Command.goto: a list of Send needs broadcast; name one agent")
-    return command.goto
-
-
 def _onward(command: Command) -> Return:
     """The answer of a relay inside another one, which tells the outer one where the work goes."""
-    onward = {"goto": _one(command), "update": command.update, "reason": command.reason, "task": command.task}
+    goto = command.goto if isinstance(command.goto, str) else [plain(one) for one in command.goto]
+    onward = {"goto": goto, "update": command.update, "reason": command.reason, "task": command.task}
     return Return(onward=onward, audit=Account(tokens_consumed=command.tokens))
 
 
