@@ -14,7 +14,9 @@ from baton.cli.verbs import GROUPS, VERBS
 from baton.protocol.codec import to_microseconds
 from baton.protocol.context import Context
 from baton.protocol.handoff import Handoff, Rationale
+from baton.protocol.locks import Wanted
 from baton.protocol.profile import Profile
+from baton.stores.base import LockRequest
 
 STORE = ".baton/baton.db"
 
@@ -308,6 +310,33 @@ def test_accept_and_return(sent, documents, baton):
         assert relay.store.workflow(made["workflow_id"]).tokens_spent == 7
 
 
+def test_a_shell_reads_and_sets_variables_decides_and_sees_the_files_in_progress(sent, documents, baton):
+    made = sent("--set", "draft=1", "--set", "decisions_made=hurry")
+    documents("handoff", "accept", made["id"])
+    with Relay(STORE) as relay:
+        relay.store.lock(LockRequest(owner=made["id"], epoch=1, wanted=(Wanted("/r/a.py"),), shared=True))
+    [shown] = documents("handoff", "show", made["id"])
+    laid_out = shown["handoff"]["context"]["context_variables"]
+    assert laid_out["custom"] == {"draft": 1}
+    assert laid_out["files_in_progress"] == [{"path": "/r/a.py", "owner": "billing", "lock_type": "shared"}]
+    assert (laid_out["task_status"], laid_out["task_priority"]) == ("in_progress", "normal")
+    assert [(one["made_by"], one["description"]) for one in laid_out["decisions_made"]] == [("user", "hurry")]
+    text = baton("handoff", "show", made["id"])[1]
+    assert "decisions\n  user: hurry\n" in text
+    assert "files in progress\n  /r/a.py  shared  billing\n" in text
+    wrong = documents("handoff", "return", made["id"], "--epoch", 1, "--text", "x", "--set", "task_status=done", code=2)
+    assert "update.task_status: this is read, not written" in wrong[0]["error"]
+    documents(
+        "handoff", "return", made["id"], "--epoch", 1, "--text", "x", "--set", "draft=2", "--set",
+        "decisions_made=no refund",
+    )  # fmt: skip
+    with Relay(STORE) as relay:
+        state = relay.result(made["workflow_id"]).state
+        assert relay.locks() == []
+    assert state["draft"] == 2
+    assert [(one["made_by"], one["description"]) for one in state["decisions_made"]][1:] == [("billing", "no refund")]
+
+
 def test_what_the_audit_calls_accepted_is_found_as_a_state(sent, documents):
     made = sent()
     documents("handoff", "accept", made["id"])
@@ -462,11 +491,12 @@ def test_register_with_every_limit(documents):
     [made] = documents(
         "agents", "register", "x", "--max-concurrent", 2, "--max-time", "10m", "--max-risk", "low", "--max-tokens", 9,
         "--allow-target", "y", "--specialization", "s", "--example", "e", "--no-handoffs",
+        "--write", "draft",
     )  # fmt: skip
     assert made == {
         "agent_id": "x", "max_concurrent_tasks": 2, "max_execution_time": 600.0, "specialization": "s",
         "autonomy_budget": {"max_risk": "low", "max_tokens": 9}, "allowed_targets": ["y"], "examples": ["e"],
-        "accepts_handoffs": False,
+        "accepts_handoffs": False, "writes": ["draft"],
     }  # fmt: skip
 
 

@@ -36,6 +36,7 @@ EXPLAINED = Columns((*MATCHES.names, "WHY"), of="--explain")
     argument("--max-risk", choices=RISKS, help="the riskiest work that it may do by itself"),
     argument("--max-tokens", type=counting(0), metavar="N", help="the most tokens that it may use by itself"),
     argument("--allow-target", action="append", metavar="AGENT", help="to whom it may hand over; repeatable"),
+    argument("--write", action="append", metavar="NAME", help="a variable of others that it may set; repeatable"),
     argument("--no-handoffs", action="store_true", help="it takes none at present"),
     argument("--file", metavar="PATH", help="one profile, or a list of them, as JSON; - is standard input"),
     examples=(
@@ -83,6 +84,7 @@ def _from_arguments(call: Call) -> Profile:
         max_execution_time=seconds(args.max_time, "--max-time") if args.max_time else None,
         autonomy_budget=Autonomy(max_risk=args.max_risk or "high", max_tokens=args.max_tokens) if limited else None,
         allowed_targets=tuple(args.allow_target) if args.allow_target else None,
+        writes=tuple(args.write or ()),
     )
 
 

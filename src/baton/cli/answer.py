@@ -7,12 +7,12 @@ from typing import Any
 
 from baton import config, errors
 from baton.cli.call import Call, argument, counting, seconds, verb
-from baton.cli.records import AN_ID, clock_time, find, moved, next_step, over, record, route
+from baton.cli.records import AN_ID, clock_time, find, moved, next_step, over, record, route, variable
 from baton.errors import BatonError, Conflict, Malformed, NotFound, Refused
 from baton.lifecycle import State
 from baton.protocol import codec
 from baton.protocol.handoff import HUMAN, Handoff
-from baton.protocol.results import Account, Defer, Escalate, Reject, Result, Return
+from baton.protocol.results import Account, Defer, Escalate, Reject, Result, Return, Updates
 from baton.stores.holder import readable
 
 HANDOFF = argument("id", metavar="ID", help=AN_ID)
@@ -87,9 +87,11 @@ def _holder(handoff: Handoff) -> str:
     argument("--escalate", metavar="WHY", help="send it up instead; --text or --json-body is what you found out"),
     argument("--tokens", type=counting(0), default=0, metavar="N", help="how many tokens the work took"),
     argument("--cost", type=float, default=0.0, metavar="MONEY", help="what it cost"),
+    argument("--set", action="append", metavar="KEY=VALUE", help="change a shared variable; repeatable"),
     BY,
     examples=(
         'baton handoff return 3fa2c81b --epoch 1 --text "refunded 12 EUR" --tokens 840',
+        'baton handoff return 3fa2c81b --epoch 1 --text done --set pages=12 --set decisions_made="no cache"',
         "baton handoff return 3fa2c81b --epoch 1 --status failed --error 'no such order'",
         "baton handoff return 3fa2c81b --epoch 1 --escalate 'over my limit' --text 'the order is real'",
     ),
@@ -110,6 +112,7 @@ def handoff_return(call: Call) -> int:
         result=_body(args.text, args.json_body),
         error=args.error or ("the agent says that it failed" if args.status == "failed" else ""),
         audit=Account(tokens_consumed=args.tokens, cost=args.cost),
+        context_updates=Updates(variables_changed=dict(variable(pair) for pair in args.set or ())),
     )
     done = relay.give_back(handoff.id, answer, epoch=args.epoch, by=args.by or config.person())
     moved(call.screen, done, "the answer is stored")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from baton.cli.screen import Columns, Screen
 from baton.errors import Malformed, NotFound
 from baton.lifecycle import State
-from baton.protocol.codec import to_microseconds, to_time
+from baton.protocol.codec import read_json, to_microseconds, to_time
 from baton.protocol.handoff import HUMAN, Handoff, document
 
 if TYPE_CHECKING:
@@ -53,6 +53,17 @@ def record(handoff: Handoff, **more: Any) -> dict[str, Any]:
         "epoch": handoff.epoch,
         "workflow_id": handoff.workflow_id,
     }
+
+
+def variable(pair: str) -> tuple[str, Any]:
+    """A shared variable as --set gives it: JSON, or else text."""
+    key, sign, text = pair.partition("=")
+    if not sign or not key:
+        raise Malformed(f"--set {pair}: write KEY=VALUE, for example customer=42")
+    try:
+        return key, read_json(text, f"--set {key}")
+    except Malformed:
+        return key, text
 
 
 def route(handoff: Handoff) -> str:

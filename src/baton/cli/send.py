@@ -13,7 +13,7 @@ import msgspec
 
 from baton import clock, errors
 from baton.cli.call import Call, argument, counting, seconds, verb
-from baton.cli.records import moved, next_step, record
+from baton.cli.records import moved, next_step, record, variable
 from baton.errors import Malformed, TimedOut, Unfinished, UnknownAgent
 from baton.lifecycle import State
 from baton.protocol import codec
@@ -167,7 +167,7 @@ def _requirement(text: str) -> Requirement:
 
 def _context(call: Call, request: Handoff) -> Handoff:
     files = [_artifact(path, request.from_agent) for path in call.args.artifact or ()]
-    values = dict(_variable(pair) for pair in call.args.set or ())
+    values = dict(variable(pair) for pair in call.args.set or ())
     context = request.context
     if not files and not values:
         return request
@@ -175,16 +175,6 @@ def _context(call: Call, request: Handoff) -> Handoff:
     return replace(
         request, context=replace(context, artifacts=(*context.artifacts, *files), context_variables=variables)
     )
-
-
-def _variable(pair: str) -> tuple[str, Any]:
-    key, sign, text = pair.partition("=")
-    if not sign or not key:
-        raise Malformed(f"--set {pair}: write KEY=VALUE, for example customer=42")
-    try:
-        return key, codec.read_json(text, f"--set {key}")
-    except Malformed:
-        return key, text
 
 
 def _artifact(path: str, by: str) -> Artifact:
