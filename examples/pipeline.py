@@ -9,7 +9,7 @@ relay = Relay(":memory:")
 def done(step, **artifacts):
     """What a finished step adds to the shared state; `artifacts` and `workflow_state` are merged by key."""
     rest = STEPS[STEPS.index(step) + 1 :]
-    state = {"phase": step, "completed_steps": STEPS[: -len(rest)], "remaining_steps": rest}
+    state = {"phase": step, "next_phase": rest[0], "completed_steps": STEPS[: -len(rest)], "remaining_steps": rest}
     return {"artifacts": artifacts, "workflow_state": state}
 
 
@@ -26,7 +26,7 @@ async def plan(turn):
 
 @relay.agent("implementer")
 async def implement(turn):
-    assert turn.state["workflow_state"]["phase"] == "plan"
+    assert turn.state["workflow_state"]["next_phase"] == "implement"
     return Command(goto="validator", update=done("implement", Code="cache.py"))
 
 

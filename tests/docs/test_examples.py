@@ -96,15 +96,22 @@ docs-researcher -> planner -> implementer -> validator
 ['research', 'plan', 'implement']
 """,
     "quality_gate": """\
-implemented at a score of 90
-['75 of 80: more research', 'good enough']
-LoopDetected: loops: this would be repeat 3 of researcher->analyzer with nothing new, and 2 are declared; \
-give a new task=, attach an artifact, or declare Limits(loops={"researcher->analyzer": 3})
+implemented at a score of 90, with the manual and our code and a benchmark
+['60 of 80', '75 of 80', 'good enough']
+LoopDetected: loops: this would be repeat 3 of docs-researcher->analyzer with nothing new, and 2 are declared; \
+give a new task=, attach an artifact, or declare Limits(loops={"docs-researcher->analyzer": 3})
 """,
     "resume": """\
 reader reads
 the first process ended with -9
 total 42 in attempt 2
+""",
+    "shared_state": """\
+decided: ['architect: no cache before we have measured', 'lead: customers stand apart']
+plan: two tables
+risks: ['it grows', 'names of customers', 'no backup']
+OutOfScope: state.plan: it is architect's, meddler may only read it; register meddler with writes=['plan'], or give \
+Relay(reducers={'plan': …}) to join what both write
 """,
     "retry": """\
 a page about caching, edited; 120 tokens
