@@ -454,6 +454,31 @@ def test_an_agent_that_is_full_holds_up_no_other_agent_of_its_worker(relay):
     assert virtual.run(main()) == "completed"
 
 
+@pytest.mark.parametrize("where", [":memory:", "team.db"])
+def test_those_who_wait_for_a_full_agent_do_not_wake_one_another(tmp_path, monkeypatch, where):
+    claims = []
+    monkeypatch.chdir(tmp_path)
+    with Relay(where) as relay:
+        claim = relay.store.claim
+
+        def counted(*args):
+            claims.append(1)
+            assert len(claims) < 200, "they wake one another, and time stands still"
+            return claim(*args)
+
+        monkeypatch.setattr(relay.store, "claim", counted)
+
+        @relay.agent("busy", max_concurrent_tasks=1)
+        async def busy(turn):
+            await asyncio.sleep(10)
+
+        async def main():
+            await asyncio.gather(*(relay.run("busy", f"{number}") for number in range(3)))
+
+        virtual.run(main())
+    assert len(claims) > 2  # each of them looks twice a second
+
+
 def test_queued_work_waits_while_the_breaker_of_its_only_agent_is_open(relay):
     broken = [True]
 

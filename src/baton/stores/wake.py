@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
+from baton.stores.base import Grant
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -87,6 +89,11 @@ def _wake(watch: _Watch) -> None:
             future.set_result(None)
 
 
+def _wrote(result: Any) -> bool:
+    """Whether there is anything to look at: those who wait for a full agent would wake one another for ever."""
+    return not isinstance(result, Grant) or result.won
+
+
 class _Wish(NamedTuple):
     operation: Callable[[], Any]
     future: asyncio.Future[Any]
@@ -137,7 +144,8 @@ class Writer:
     def alone(self, operation: Callable[[], T]) -> T:
         """Run one mutator of the store at once and tell those who wait."""
         result = operation()
-        self._hub.notify()
+        if _wrote(result):
+            self._hub.notify()
         return result
 
     async def __call__(self, operation: Callable[[], T], unwanted: Callable[[T], None] | None = None) -> T:
@@ -159,12 +167,12 @@ class Writer:
         try:
             while lane.queue:
                 batch, lane.queue = lane.queue, []
-                await self._commit(batch)
-                self._hub.notify()
+                if await self._commit(batch):
+                    self._hub.notify()
         finally:
             lane.flush = None
 
-    async def _commit(self, batch: list[_Wish]) -> None:
+    async def _commit(self, batch: list[_Wish]) -> bool:
         loop = asyncio.get_running_loop()
         operations = [wish.operation for wish in batch]
         try:
@@ -180,6 +188,7 @@ class Writer:
                 wish.future.set_exception(result)
             else:
                 wish.future.set_result(result)
+        return any(map(_wrote, results))
 
     def close(self) -> None:
         """End the committing thread."""
