@@ -107,7 +107,7 @@ def test_what_is_not_a_database_is_refused(tmp_path):
     with pytest.raises(StoreError, match="not a database"):
         open_store(str(tmp_path / "text"))
     with pytest.raises(StoreError, match="folder"):
-        open_store(str(tmp_path / "nowhere" / "store.db"))
+        open_store(str(tmp_path / "no" / "where" / "store.db"))
     with pytest.raises(StoreError, match="no such store"):
         open_store("mysql://there")
 
