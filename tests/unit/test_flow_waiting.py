@@ -213,3 +213,32 @@ def test_a_part_is_held_up_although_a_person_started_the_whole(relay):
 
     with pytest.raises(BatonError, match="flaky rests until"):
         virtual.run(relay.run("parent", "work", timeout=10))
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_who_looks_for_work_and_finds_none_wakes_nobody(relay, workers):
+    """Else a worker and a line that waits, or two workers, wake one another without a pause."""
+    looks = []
+    real = relay.store.claim
+
+    def counted(*args):
+        looks.append(1)
+        assert len(looks) < 1000, "it looks for work without a pause"
+        return real(*args)
+
+    relay.agent("here")(lambda turn: None)
+    relay.store.register(Profile(agent_id="elsewhere"))
+    relay.store.claim = counted
+
+    async def main():
+        stop = asyncio.Event()
+        serving = [asyncio.create_task(relay.work(stop)) for _ in range(workers)]
+        waiting = asyncio.create_task(relay.run("elsewhere", "work"))
+        await asyncio.sleep(20)
+        waiting.cancel()
+        stop.set()
+        await asyncio.gather(*serving)
+        await asyncio.gather(waiting, return_exceptions=True)
+
+    virtual.run(main())
+    assert 20 * workers <= len(looks) <= 60 * workers
