@@ -4,16 +4,44 @@ from __future__ import annotations
 
 import os
 import pwd
+import stat
 from pathlib import Path
 
-from baton.errors import Malformed
+from baton.errors import Malformed, NotFound, TooLarge
 
 STORE = ".baton/baton.db"
+MAX_FILE = 1024 * 1024
 
 
 def store_url(given: str | None = None) -> str:
     """The store to use: what was named, else BATON_STORE, else a file below the working directory."""
     return given or os.environ.get("BATON_STORE") or STORE
+
+
+def agents_file(given: str | None = None) -> str | None:
+    """The operator's registry: the file that was named, else BATON_AGENTS; none is looked for."""
+    return given or os.environ.get("BATON_AGENTS") or None
+
+
+def read_file(path: str | Path) -> bytes:
+    """A settings file; only a regular one of a sensible size."""
+    try:
+        # Without waiting: opening a pipe would block until somebody writes to it.
+        number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            if not stat.S_ISREG(os.fstat(number).st_mode):
+                raise Malformed(f"{path}: not a regular file; name one")
+            with open(number, "rb", closefd=False) as file:
+                data = file.read(MAX_FILE + 1)
+        finally:
+            os.close(number)
+    except ValueError:
+        raise Malformed(f"{str(path)!r:.60}: not a path; name a file") from None
+    except OSError as error:
+        raise NotFound(f"{path}: {error.strerror}; name a file that is there and that you may read") from None
+    if len(data) > MAX_FILE:
+        raise TooLarge(f"{path}: larger than {MAX_FILE} bytes; this is no settings file")
+    return data
 
 
 def state_dir() -> Path:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from concurrent import futures
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
@@ -12,7 +13,7 @@ import msgspec
 from baton.agents.python import FunctionAgent
 from baton.agents.relay import RelayAgent
 from baton.errors import BatonError, HandoffFailed, Malformed, NotFound, TimedOut, Undecided, UnknownAgent, named
-from baton.flow import broadcast, escalate, offer, outcome, prepare, recover, worker
+from baton.flow import broadcast, escalate, offer, operator, outcome, prepare, recover, worker
 from baton.flow.crew import Crew, Settings, within
 from baton.flow.desk import Desk
 from baton.flow.outcome import Result
@@ -37,6 +38,7 @@ from baton.protocol.options import (
     closed,
 )
 from baton.protocol.profile import Profile
+from baton.protocol.registry import as_rules
 from baton.protocol.results import Return, Send
 from baton.routing.ladder import as_ladder
 from baton.stores import open_store
@@ -71,7 +73,7 @@ class Relay(Desk):
         `handoffs=False` keeps agents from handing on; `independent=True` lets one finish alone when its handoff is
         refused; `durability="process"` survives a crash of the program but not of the machine; `checkpoints` is the
         folder of the audit's checkpoints. Settings: lease, backoff, routes, delegation_timeout, sequence,
-        escalation, reducers, roots.
+        escalation, reducers, roots, health, registry.
         """
         closed(settings, SettingOptions, "Relay", "limits", "handoffs", "independent", "durability", "checkpoints")
         most = as_limits(limits) or Limits()
@@ -79,6 +81,8 @@ class Relay(Desk):
         if "delegation_timeout" in given:
             given["delegation_timeout"] = codec.seconds(given["delegation_timeout"], "delegation_timeout")
         given["escalation"] = as_ladder(given.get("escalation", ()))
+        given["health"] = as_rules(given.get("health"))
+        registry = given.pop("registry", None)
         self.store = open_store(url, durability=durability)
         chosen = Settings(limits=most, handoffs=handoffs, independent=independent, **given)
         self._crew = Crew(self.store, identity(), chosen)
@@ -89,6 +93,12 @@ class Relay(Desk):
         self._crew.profiles[SUPERVISOR] = Profile(agent_id=SUPERVISOR, description="asks several agents at once")
         self.audit = AuditTrail(self.store, checkpoints)
         self._crew.seal = self.audit.seal
+        if registry is not None:
+            try:
+                self.read_registry(registry)
+            except BaseException:
+                self.store.close()
+                raise
 
     def agent(self, name: str, **profile: Unpack[ProfileOptions]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         """Register a function as an agent; it is called with a `Turn`, its docstring becomes the description.
@@ -111,7 +121,9 @@ class Relay(Desk):
         if name in self._crew.agents or name in {HUMAN, USER}:
             raise Malformed(f"agent {name}: this name is taken; choose another")
         closed(profile, ProfileOptions, f"agent {name}")
-        described = Profile(agent_id=name, **as_profile(profile))
+        if (check := getattr(agent, "health", None)) is not None and not inspect.iscoroutinefunction(check):
+            raise Malformed(f"agent {name}: its health is no `async def health(self)`; write it so, or rename it")
+        described = operator.described(self._crew, Profile(agent_id=name, **as_profile(profile)))
         if all(row.profile != described or not row.available for row in self.store.agents()):
             self.store.register(described)
         self._crew.agents[name] = agent

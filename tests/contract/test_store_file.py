@@ -11,7 +11,10 @@ import apsw
 import pytest
 
 from baton.errors import StoreError
+from baton.guards.health import Health
 from baton.lifecycle import Event, State
+from baton.protocol import Profile
+from baton.protocol.codec import canonical_record
 from baton.protocol.context import Blob
 from baton.stores import connection, open_store
 from baton.stores.base import Offer, Step
@@ -276,3 +279,47 @@ def test_what_is_no_store_gets_nothing_beside_it(tmp_path):
         open_store("")
     assert [one.name for one in tmp_path.iterdir()] == ["notes.txt"]
     assert not tmp_path.with_name(f"{tmp_path.name}.gate").exists()
+
+
+def of_schema_1(path):
+    """A store as the first release made it, with an agent that was there and one that was away."""
+    (script,) = (Path(connection.__file__).parent / "sql").glob("0001_*.sql")
+    raw = apsw.Connection(path)
+    raw.execute(script.read_text().replace("/* states */", ", ".join(f"'{state}'" for state in State)))
+    raw.execute("INSERT INTO meta VALUES ('id', 'old')")
+    for name, available, reason in (("here", 1, ""), ("away", 0, "away did not acknowledge in time")):
+        profile = canonical_record(Profile(agent_id=name))
+        raw.execute("INSERT INTO agent VALUES (?, ?, ?, ?, 7)", (name, profile, available, reason))
+    raw.execute("PRAGMA user_version = 1")
+    raw.close()
+
+
+def test_a_store_of_the_first_schema_is_brought_to_this_one(tmp_path):
+    path = str(tmp_path / "old.db")
+    of_schema_1(path)
+    store = open_store(path)
+    here, away = store.agents()[1], store.agents()[0]
+    assert store.id == "old"
+    assert here.health == Health(seen_at=7)
+    assert away.health == Health("suspect", "away did not acknowledge in time", failures=1, seen_at=7)
+    store.register(Profile(agent_id="new"))
+    store.seen(["away"])
+    assert all(row.available for row in store.agents())
+    worked(store)
+    assert flaws(store) == []
+    new = open_store(str(tmp_path / "new.db"))
+    assert tables(store) == tables(new)
+    assert store.setting("user_version") == new.setting("user_version")
+    new.close()
+    store.close()
+
+
+def tables(store):
+    raw = apsw.Connection(store.url, flags=apsw.SQLITE_OPEN_READONLY)
+    names = [name for (name,) in raw.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY 1")]
+    return {name: sorted(raw.execute(f"PRAGMA table_xinfo({name})"), key=lambda column: column[1]) for name in names}
+
+
+def test_migrations_are_numbered_without_a_gap():
+    names = sorted(file.name for file in (Path(connection.__file__).parent / "sql").glob("[0-9]*.sql"))
+    assert [int(name[:4]) for name in names] == list(range(1, len(names) + 1))

@@ -20,6 +20,7 @@ from baton import (
     clock,
 )
 from baton.errors import ApprovalDenied, Fenced, IllegalTransition
+from baton.guards import health
 from baton.protocol.context import Context
 from baton.protocol.handoff import Handoff, ReturnProtocol
 from baton.testing import virtual
@@ -197,7 +198,7 @@ def test_rungs_that_are_not_there_or_away_are_passed_over_and_named():
         passes(relay, "worker")
         decides(relay, "architect")
         relay.agent("away")(lambda turn: None)
-        relay.store.mark("away", available=False, reason="ill")
+        relay.store.mark("away", lambda known: health.failed(known, "no pulse", relay.store.now()))
         relay.agent("timid", autonomy=Autonomy(max_risk="low"))(lambda turn: None)
         relay.agent("modest", accepts_handoffs=False)(lambda turn: None)
         result = virtual.run(relay.run("worker", "work", workflow_id="w", risk="medium"))
@@ -205,7 +206,7 @@ def test_rungs_that_are_not_there_or_away_are_passed_over_and_named():
         (up,) = [one for one in relay.audit.query() if one.event_type == "escalated"]
         assert up.detail["escalation"]["passed_over"] == {
             "reviwer": "it is not registered",
-            "away": "it is away",
+            "away": "suspect: no pulse",
             "timid": "max_risk: low risk or lower",
             "modest": "accepts_handoffs: requests that start a workflow",
         }

@@ -55,7 +55,7 @@ def test_everything_that_can_be_wrong_is_said_in_that_order():
         repeats=1,
         visits=1,
         sender=Profile(agent_id="a", allowed_targets=(), autonomy_budget=Autonomy(max_hops=0)),
-        available=False,
+        away="suspect: silent",
         breakers=(Breaker("agent:b", "error", 3, 1, NOW),),
     )
     limits = Limits(
@@ -97,7 +97,7 @@ def test_everything_that_can_be_wrong_is_said_in_that_order():
         "max_risk": receiving(autonomy_budget=None),
         "accepts_handoffs": receiving(accepts_handoffs=True),
         "required_capabilities": receiving(capabilities={"art": 1.0}),
-        "available": knowing(available=True),
+        "available": knowing(away=""),
         "breaker": knowing(breakers=()),
         "approve": limiting(approve=()),
         "approve_risk": limiting(approve_risk=None),

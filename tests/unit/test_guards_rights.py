@@ -5,8 +5,9 @@ import pytest
 from baton.guards import ALLOW, Facts
 from baton.guards.approval import approved
 from baton.guards.autonomy import accepting, autonomy_suffices, hops, risk, target_allowed
-from baton.guards.capability import available, capable, registered
+from baton.guards.capability import capable, registered
 from baton.guards.capacity import has_capacity
+from baton.guards.health import available
 from baton.protocol import Autonomy, Handoff, Limits, Profile
 from baton.protocol.handoff import Rationale, Requirement, Validation
 from baton.protocol.limits import RISKS
@@ -162,10 +163,12 @@ def test_an_unknown_receiver_is_refused_and_a_person_is_not():
 
 
 def test_an_unavailable_receiver_is_rejected():
-    verdict = available(handoff(), Facts(now=0, available=False), Limits())
-    is_refusal(verdict, "reject", "Refused", "available", "unavailable: b", "choose another agent")
+    verdict = available(handoff(), Facts(now=0, away="suspect: silent"), Limits())
+    is_refusal(
+        verdict, "reject", "Refused", "available", "b is suspect and gets no new work (silent)", "choose another agent"
+    )
     assert available(handoff(), Facts(now=0), Limits()) is ALLOW
-    assert available(handoff(to_agent="human"), Facts(now=0, available=False), Limits()) is ALLOW
+    assert available(handoff(to_agent="human"), Facts(now=0, away="suspect: silent"), Limits()) is ALLOW
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from baton.protocol.codec import near
 from baton.protocol.context import Fetch
 from baton.protocol.handoff import HUMAN
 from baton.protocol.limits import RISKS, Limits, tightest
+from baton.protocol.registry import HealthRules
 from baton.protocol.variables import NOTHING, Variables, freeze, thaw
 from baton.stores.base import Claim, Offer, Step
 from baton.stores.wake import Hub, Writer
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from baton.protocol.groups import Aggregation, Answers, Gained
     from baton.protocol.handoff import Handoff
     from baton.protocol.profile import Profile
+    from baton.protocol.registry import Described
     from baton.protocol.results import Return
     from baton.protocol.variables import Reducer
     from baton.stores.base import Store
@@ -58,6 +60,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     escalation: tuple[str, ...] = ()  # who decides what others cannot, lowest first; a person is always the last
     reducers: Mapping[str, Reducer] = {}  # how what is written to a variable joins what is there
     roots: tuple[str, ...] = ()  # where artifacts may stand, beside relative paths
+    health: HealthRules = HealthRules()
+    registry: str = ""  # the operator's file, where there is one
 
 
 class Running:
@@ -116,6 +120,8 @@ class Crew:
         self.claim = Claim(holder=holder, lease=int(settings.lease * 1e6))
         self.agents: dict[str, Agent] = {}
         self.profiles: dict[str, Profile] = {}
+        self.described: Mapping[str, Described] = {}  # agents as the operator's file describes them
+        self.ill: frozenset[str] = frozenset()  # agents whose own health check failed, as last seen
         self.running: dict[str, Running] = {}
         self.outlasting: dict[tuple[str, int], tuple[Handoff, Future[Any]]] = {}  # cancelled; their functions go on
         self.listeners: list[Callable[[str, Handoff], None]] = []

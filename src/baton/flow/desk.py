@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from baton.errors import IllegalTransition, Malformed, NotFound, named
-from baton.flow import crew, finish, waiting
+from baton.flow import crew, finish, health, operator, waiting
 from baton.flow.locks import Hold, in_progress, wanted
 from baton.lifecycle import Event, State
 from baton.protocol.audit import assessments
@@ -30,10 +30,13 @@ from baton.stores.holder import LEASED, readable
 
 if TYPE_CHECKING:
     import os
+    from collections.abc import Mapping
+    from pathlib import Path
 
     from baton.flow.crew import Crew
     from baton.protocol.audit import Assessment
     from baton.protocol.locks import Lock
+    from baton.protocol.registry import Described
     from baton.stores.base import Alert, Store
     from baton.stores.trail import AuditTrail
 
@@ -65,7 +68,10 @@ class Desk:
             lease=int((lease or self._crew.settings.lease) * 1e6),
             estimate=None if estimate is None else self.store.now() + int(estimate * 1e6),
         )
-        return self.store.claim(claim, self._crew.judge_claim)
+        grant = self.store.claim(claim, self._crew.judge_claim)
+        if grant.won:
+            health.acknowledged(self._crew, agent)
+        return grant
 
     def give_back(self, handoff_id: str, value: Any, *, epoch: int | None = None, by: str = "") -> Handoff:
         """Answer a handoff: a return or content, a Command, Reject, Defer or Escalate; a stale epoch is refused."""
@@ -238,6 +244,25 @@ class Desk:
         closed = sum(map(self.store.reset_breaker, meant))
         self._crew.hub.notify()
         return closed
+
+    def read_registry(self, path: str | Path, *, enrol: bool = True) -> None:
+        """Take agents, routes, escalation and health checks from an `agents.toml`; where both say it, the narrower.
+
+        `enrol=False` writes nothing into the store.
+        """
+        operator.use(self._crew, path)
+        if enrol:
+            operator.enrol(self._crew)
+
+    @property
+    def registry(self) -> str:
+        """The `agents.toml` that is in force; empty where none is."""
+        return self._crew.settings.registry
+
+    @property
+    def described(self) -> Mapping[str, Described]:
+        """The agents as that file describes them."""
+        return self._crew.described
 
     def alerts(self) -> list[Alert]:
         """What people should look at."""

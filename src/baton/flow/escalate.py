@@ -12,6 +12,7 @@ import msgspec
 
 from baton import guards
 from baton.flow.crew import within
+from baton.guards import health
 from baton.lifecycle import AUDIT_NAME, Event
 from baton.protocol.audit import UP, Assessment, AuditRecord, assessments, read_record
 from baton.protocol.codec import canonical
@@ -157,7 +158,7 @@ def _closed(crew: Crew, handoff: Handoff, rung: AgentRow | None, asked: set[str]
     if name in asked:
         return "it was asked already"
     if not rung.available:
-        return "it is away"
+        return health.said(rung.health)
     # For the rung it is a handoff, also where the work began with the agent below.
     offered = replace(handoff, to_agent=name, hop=max(1, handoff.hop))
     facts = guards.Facts(crew.store.now(), target=rung.profile)

@@ -10,31 +10,30 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from baton import guards
 from baton.errors import IllegalTransition
-from baton.flow import escalate
+from baton.flow import escalate, health
+from baton.flow.others import Others, others, trail
 from baton.guards import breaker
-from baton.guards.approval import approved
+from baton.guards.health import said
 from baton.guards.triggers import timeout
 from baton.lifecycle import AUDIT_NAME, Event, State
-from baton.protocol.audit import read_record
 from baton.protocol.codec import to_microseconds
 from baton.protocol.handoff import HUMAN, SUPERVISOR
 from baton.protocol.results import failed
 from baton.routing.ladder import Next
-from baton.routing.matching import alternatives
 from baton.stores import holder
 from baton.stores.base import Step
 
 if TYPE_CHECKING:
     from baton.flow.crew import Crew
     from baton.protocol.handoff import Handoff
-    from baton.protocol.limits import Limits
-    from baton.stores.base import AgentRow, Store
+    from baton.stores.base import Store
 
 GRACE_SHARE = 0.1
 GRACE_LEAST = 30.0
 ATTENTION = 30.0
+MISSED = AUDIT_NAME[Event.MISS]
+REFUSALS = frozenset({AUDIT_NAME[Event.REJECT], MISSED})
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,9 +43,12 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     lease_until: int | None = None
     timeout_at: int | None = None
     reminded: bool = False
-    others: tuple[str, ...] = ()  # who could take the work instead, best first
+    others: Others = Others()  # who could take the work instead
     alive: bool = False  # the process that holds it certainly lives; however slow, nobody works beside it
-    attended: bool = False  # a worker of its receiver was seen lately
+    attended: bool = False  # a worker of its receiver was seen lately, and the receiver is well
+    away: str = ""  # why the receiver gets no new work
+    refusal: str = ""  # what its receiver, or a guard, said to it last
+    by_health: bool = False  # that was because the receiver was not well
     way: escalate.Way = escalate.NOWHERE  # who is next up
     rests: bool = False  # whether a breaker rejected it that is still open
     rested: bool = False  # or one that lets a probe through again
@@ -114,8 +116,8 @@ def _late(handoff: Handoff, facts: Facts, why: str) -> Step:
         way = facts.way
         if not facts.repeatable:
             way = escalate.to_person(way, f"{handoff.to_agent} is not idempotent")
-        elif facts.others and not way.ladder:
-            way = msgspec.structs.replace(way, next=Next(facts.others[0]))
+        elif facts.others.able and not way.ladder:
+            way = msgspec.structs.replace(way, next=Next(facts.others.able[0]))
         return _up(handoff, way, error, cause="timeout", result=result)
     return _step(handoff, Event.FAIL, reason=error, cause="timeout", result=result)
 
@@ -139,12 +141,17 @@ def _offered(handoff: Handoff, facts: Facts) -> Step | None:
         return _step(handoff, Event.FAIL, reason=error, cause="timeout", result=failed(error, status="timeout"))
     if facts.attended or handoff.to_agent == HUMAN:
         return None
+    silence = f"{handoff.to_agent} did not acknowledge in {facts.ack / 1e6:g} s"
     if handoff.priority == "critical" and not _rises(handoff, facts.way):
-        why = f"{handoff.to_agent} does not answer and the work is critical; a person has to decide"
-        return _step(handoff, Event.PARK, reason=why)
-    if _rises(handoff, facts.way) or (facts.others and handoff.reroutes < facts.max_reroutes):
-        return _step(handoff, Event.MISS, reason=f"{handoff.to_agent} did not acknowledge in time")
+        return _critical(handoff, f"{silence}{facts.away and f' ({facts.away})'}")
+    if _rises(handoff, facts.way) or (facts.others.able and handoff.reroutes < facts.max_reroutes):
+        return _step(handoff, Event.MISS, reason=silence)
     return None
+
+
+def _critical(handoff: Handoff, why: str) -> Step:
+    """Critical work waits for nobody and tries nobody else: a person hears of it at once."""
+    return _step(handoff, Event.PARK, reason=f"{why}, and the work is critical; a person has to decide")
 
 
 def _expired(handoff: Handoff, facts: Facts) -> bool:
@@ -163,20 +170,39 @@ def _last_moment(handoff: Handoff) -> float:
 def _rejected(handoff: Handoff, facts: Facts) -> Step | None:
     if _rises(handoff, facts.way):
         return _up(handoff, facts.way, facts.way.last)
+    refused = f"{handoff.to_agent} does not take it{facts.refusal and f' ({facts.refusal:.200})'}"
     if handoff.attempt >= handoff.max_attempts:
         why = f"max_attempts {handoff.max_attempts} are used up"
-        return _step(handoff, Event.PARK, reason=f"{handoff.to_agent} does not take it; {why}; a person has to decide")
-    if facts.others and handoff.reroutes < facts.max_reroutes:
-        to_agent = facts.others[0]
-        why = f"{handoff.to_agent} does not take it; {to_agent} can"
-        return _step(handoff, Event.REROUTE, reason=why, to_agent=to_agent, due_at=facts.now + facts.ack)
+        return _step(handoff, Event.PARK, reason=f"{refused}; {why}; a person has to decide")
+    if facts.by_health and handoff.priority == "critical":
+        return _critical(handoff, refused)
+    left = handoff.reroutes < facts.max_reroutes
+    if facts.others.able and left:
+        return _rerouted(handoff, facts, facts.others.able[0], refused)
     if facts.rests:
         return None
     if facts.rested:
-        why = f"the breaker of {handoff.to_agent} lets work through again"
-        return _step(handoff, Event.REROUTE, reason=why, to_agent=handoff.to_agent, due_at=facts.now + facts.ack)
-    why = f"{handoff.reroutes} of max_reroutes {facts.max_reroutes} used" if facts.others else "nobody else can do it"
-    return _step(handoff, Event.PARK, reason=f"{handoff.to_agent} does not take it; {why}; a person has to decide")
+        return _rerouted(handoff, facts, handoff.to_agent, f"the breaker of {handoff.to_agent} lets work through again")
+    if facts.by_health and left:
+        return _rerouted(handoff, facts, handoff.to_agent, f"{refused}; nobody else can do it, so it waits")
+    why = (
+        f"{handoff.reroutes} of max_reroutes {facts.max_reroutes} used"
+        if facts.others.able
+        else "nobody else can do it"
+    )
+    passed = {"passed_over": dict(facts.others.passed)} if facts.others.passed else {}
+    reason = f"{refused}; {why}{facts.others.told()}; a person has to decide"
+    return _step(handoff, Event.PARK, reason=reason, detail=passed)
+
+
+def _rerouted(handoff: Handoff, facts: Facts, to_agent: str, why: str) -> Step:
+    """On to somebody, with those who were passed over in the record."""
+    passed = {name: said for name, said in facts.others.passed.items() if name != to_agent}
+    if to_agent != handoff.to_agent:
+        why = f"{why}; {to_agent} can{Others(passed=passed).told()}"
+    detail = {"passed_over": passed} if passed else {}
+    due = facts.now + facts.ack
+    return _step(handoff, Event.REROUTE, reason=why, to_agent=to_agent, due_at=due, detail=detail)
 
 
 def sweep(crew: Crew) -> list[Step]:
@@ -188,8 +214,8 @@ def sweep(crew: Crew) -> list[Step]:
             moved = store.advance(step, crew.judge_offer)
         except IllegalTransition:
             continue  # somebody else moved it first
-        if step.event is Event.MISS:
-            store.mark(moved.handoff.to_agent, available=False, reason=step.reason)
+        if step.event in {Event.MISS, Event.PARK} and step.seen is not None and step.seen.state is State.OFFERED:
+            health.unanswered(crew, moved.handoff.to_agent, step.reason)
         done.append(step)
         crew.tell(AUDIT_NAME[step.event], moved.handoff)
     if done:
@@ -233,7 +259,8 @@ def _look_later(store: Store, handoff: Handoff, facts: Facts) -> None:
         told = any(alert.subject == handoff.id for alert in store.alerts())
         if store.postpone(handoff, ends) and not told:
             waited = f"no worker of {handoff.to_agent} has taken it for {facts.ack / 1e6:g} s"
-            store.raise_alert(handoff.id, f"{waited}; start one: `baton worker --app …`")
+            why = f"{facts.away and f' ({facts.away})'}{facts.others.told()}"
+            store.raise_alert(handoff.id, f"{waited}{why}; start one: `baton worker --app …`")
     else:
         store.postpone(handoff, min(facts.now + facts.ack, int(min(last, 2**62))))
 
@@ -261,9 +288,13 @@ def _facts(crew: Crew, handoff: Handoff) -> Facts:
     limits = flow.limits if flow is not None else crew.settings.limits
     lease_until, timeout_at, reminded = store.timers(handoff.id)
     receiver = rows.get(handoff.to_agent)
-    seen = receiver.seen_at if receiver is not None else None
+    seen = receiver.health.seen_at if receiver is not None else None
+    away = said(receiver.health) if receiver is not None else ""
     ack = int(limits.ack_seconds * 1e6)
-    by_breaker = handoff.state is State.REJECTED and _by_breaker(store, handoff)
+    records = trail(crew, handoff)
+    refusals = [one for one in records if one.event_type in REFUSALS] if handoff.state is State.REJECTED else []
+    last = refusals[-1] if refusals else None
+    by_breaker = last is not None and last.detail.get("error") == "BreakerOpen"
     is_open = by_breaker and any(
         row.subject in breaker.subjects(handoff) and breaker.state(row, now) == "open" for row in store.breakers()
     )
@@ -275,9 +306,13 @@ def _facts(crew: Crew, handoff: Handoff) -> Facts:
         timeout_at=timeout_at,
         reminded=reminded,
         alive=handoff.state is State.CLAIMED and _is_alive(crew, handoff),
-        others=_others(crew, handoff, rows, limits, now),
+        others=others(crew, handoff, limits, records),
         way=escalate.ahead(crew, handoff),
-        attended=handoff.to_agent in crew.agents or (seen is not None and now - seen < max(ack, ATTENTION * 1e6)),
+        attended=not away
+        and (handoff.to_agent in crew.agents or (seen is not None and now - seen < max(ack, ATTENTION * 1e6))),
+        away=away,
+        refusal=last.reason if last is not None else "",
+        by_health=last is not None and (last.event_type == MISSED or last.detail.get("limit") == "available"),
         repeatable=receiver is None or receiver.profile.idempotent,
         max_reroutes=limits.max_reroutes or 0,
         ack=ack,
@@ -285,36 +320,7 @@ def _facts(crew: Crew, handoff: Handoff) -> Facts:
     )
 
 
-def others(crew: Crew, handoff: Handoff) -> bool:
+def elsewhere(crew: Crew, handoff: Handoff) -> bool:
     """Whether somebody could take a handoff instead, as things stand."""
     facts = _facts(crew, handoff)
-    return bool(facts.others) or _rises(handoff, facts.way)
-
-
-def _others(crew: Crew, handoff: Handoff, rows: dict[str, AgentRow], limits: Limits, now: int) -> tuple[str, ...]:
-    """Who could take the work instead and needs nobody's approval for it."""
-    found = alternatives(
-        handoff,
-        [row.profile for row in rows.values()],
-        crew.settings.routes,
-        _tried(crew.store, handoff),
-        away=[name for name, row in rows.items() if not row.available],
-        loads={name: row.load for name, row in rows.items()},
-    )
-    asked = guards.Facts(now)
-    return tuple(
-        name
-        for name in found
-        if approved(msgspec.structs.replace(handoff, to_agent=name), asked, limits).kind == "allow"
-    )
-
-
-def _by_breaker(store: Store, handoff: Handoff) -> bool:
-    records = [read_record(entry.record) for entry in store.audit(handoff_id=handoff.id)]
-    said = [record for record in records if record.event_type == "rejected"]
-    return bool(said) and said[-1].detail.get("error") == "BreakerOpen"
-
-
-def _tried(store: Store, handoff: Handoff) -> tuple[str, ...]:
-    records = [read_record(entry.record) for entry in store.audit(handoff_id=handoff.id)]
-    return tuple({record.to_agent for record in records})
+    return bool(facts.others.able) or _rises(handoff, facts.way)

@@ -21,6 +21,8 @@ logger = logging.getLogger("baton")
 def announce(crew: Crew, handoff: Handoff, told: str = "") -> str:
     """Say what work waits for, once: `told` is what was said before, the answer what is said by now."""
     why = _person(crew, handoff) or _rest(crew, handoff)
+    if not why and handoff.to_agent in crew.ill and handoff.state is State.OFFERED:
+        why = _away(crew, handoff)
     if why and why != told:
         logger.warning("%s", why)
         crew.tell("waits", handoff)
@@ -36,7 +38,7 @@ def reasons(crew: Crew, workflow_id: str) -> list[str]:
 
 def reason(crew: Crew, handoff: Handoff) -> str:
     """What one open handoff waits for."""
-    return _person(crew, handoff) or _rest(crew, handoff) or _otherwise(crew, handoff)
+    return _person(crew, handoff) or _rest(crew, handoff) or _away(crew, handoff) or _otherwise(crew, handoff)
 
 
 def _person(crew: Crew, handoff: Handoff) -> str:
@@ -72,6 +74,18 @@ def _rest(crew: Crew, handoff: Handoff) -> str:
         f"{agent} rests until {to_time(until):%H:%M:%S} UTC after {worst.failures} failures "
         f"({said[:200] or worst.failure}); {cure} lets it work now"
     )
+
+
+def _away(crew: Crew, handoff: Handoff) -> str:
+    """Whether its receiver is not well, and since when."""
+    if handoff.state not in {State.OFFERED, State.REJECTED} or handoff.to_agent == HUMAN:
+        return ""
+    for row in crew.store.agents():
+        if row.profile.agent_id == handoff.to_agent and not row.available:
+            since = to_time(row.health.since or crew.store.now())
+            why = f"{row.health.state} since {since:%H:%M:%S} UTC ({row.health.reason})"
+            return f"{handoff.to_agent} is {why} and gets no new work; a check that passes, or a worker, ends that"
+    return ""
 
 
 def _last_failure(crew: Crew, handoff: Handoff) -> str:

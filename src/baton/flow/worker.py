@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from baton.errors import Fenced, Held, IllegalTransition, NotFound, StoreError, named
-from baton.flow import claim, execute, finish, offer, outcome, recover, waiting
+from baton.flow import claim, execute, finish, health, offer, outcome, recover, waiting
 from baton.flow.crew import Running, forget, give_back, objection
 from baton.guards.base import Verdict
 from baton.lifecycle import OPEN, State
@@ -103,6 +103,9 @@ async def _wait(crew: Crew, current: Handoff) -> Handoff | None:
 
 async def perform(crew: Crew, offered: Handoff, alone: str = "") -> Handoff | None:
     """One handoff from claim to its step; the next one of its line, if this process may go on with it."""
+    if offered.to_agent in crew.ill:
+        await crew.hub.changed(TICK, lambda: False)
+        return crew.store.get(offered.id)
     grant = await claim.take(crew, offered.id)
     if not grant.won or grant.handoff is None:
         if not await _objected(crew, grant) and grant.verdict.kind != "allow":
@@ -116,7 +119,7 @@ async def _objected(crew: Crew, grant: Grant) -> bool:
     step = claim.answer(crew, grant)
     if step is None or grant.handoff is None:
         return False
-    if grant.verdict.error == "BreakerOpen" and not recover.others(crew, grant.handoff):
+    if grant.verdict.error == "BreakerOpen" and not recover.elsewhere(crew, grant.handoff):
         return False
     with suppress(IllegalTransition):
         await finish.apply(crew, step)
@@ -125,6 +128,7 @@ async def _objected(crew: Crew, grant: Grant) -> bool:
 
 async def _next(crew: Crew, names: tuple[str, ...]) -> Grant:
     """The next work that may begin; an agent that is full or rests holds up no other."""
+    names = tuple(name for name in names if name not in crew.ill) if crew.ill else names
     while names:
         grant = await claim.take(crew, agents=names)
         if grant.won or grant.handoff is None or await _objected(crew, grant):
@@ -188,6 +192,7 @@ class Minder:
         self.users = 0
         self.timer: asyncio.TimerHandle | None = None
         self.task: asyncio.Task[None] | None = None
+        self.checks = health.Checks()
 
     async def mind(self, crew: Crew, every: float) -> None:
         """Renew leases and move what is due, until cancelled."""
@@ -198,6 +203,7 @@ class Minder:
                 if loop.time() - renewed >= crew.settings.lease / 3:
                     execute.renew(crew)
                     renewed = loop.time()
+                self.checks.look(crew)
                 recover.sweep(crew)
                 execute.drop_lost(crew)
                 if crew.store.on_disk:
@@ -236,6 +242,7 @@ async def minded(crew: Crew, every: float = TICK) -> AsyncIterator[None]:
                 minder.task.cancel()
                 with suppress(asyncio.CancelledError):
                     await minder.task
+            minder.checks.stop()
 
 
 async def serve(crew: Crew, stop: asyncio.Event, *, slots: int = 4) -> int:

@@ -25,8 +25,9 @@ from baton.guards.autonomy import accepting, autonomy_suffices, hops, risk, targ
 from baton.guards.base import ALLOW, Breaker, Facts, Guard, Verdict
 from baton.guards.breaker import rested
 from baton.guards.budget import affordable, reserve
-from baton.guards.capability import available, capable, registered
+from baton.guards.capability import capable, registered
 from baton.guards.capacity import has_capacity
+from baton.guards.health import available
 from baton.guards.limits import agents, attempts, deadline, depth, handoffs, seconds
 from baton.guards.loops import loop
 from baton.protocol.handoff import Handoff

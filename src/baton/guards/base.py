@@ -38,7 +38,7 @@ class Facts(msgspec.Struct, frozen=True, gc=False):
     visits: int = 0  # earlier handoffs of this chain to this receiver with the same fingerprint
     sender: Profile | None = None
     target: Profile | None = None
-    available: bool = True
+    away: str = ""  # why the receiver gets no new work: its state, a colon, the reason
     load: int = 0  # what the receiver works on now
     breakers: tuple[Breaker, ...] = ()  # of the receiver and of the route
     begins: bool = False  # whether this step is the one that begins the workflow

@@ -1,4 +1,4 @@
-"""Whether the receiver exists, is there, and can do what the work needs."""
+"""Whether the receiver exists, and can do what the work needs."""
 
 from __future__ import annotations
 
@@ -19,14 +19,6 @@ def registered(handoff: Handoff, facts: Facts, _limits: Limits) -> Verdict:
         f"`baton agents register {handoff.to_agent}` adds it"
     )
     return Verdict("refuse", reason, "UnknownAgent", "registered", "a registered agent")
-
-
-def available(handoff: Handoff, facts: Facts, _limits: Limits) -> Verdict:
-    """Reject work for an agent that is marked as unavailable."""
-    if facts.available or handoff.to_agent == HUMAN:
-        return ALLOW
-    reason = f"unavailable: {handoff.to_agent} does not answer; choose another agent, or wait for its return"
-    return Verdict("reject", reason, "Refused", "available", "an agent that answers")
 
 
 def capable(handoff: Handoff, facts: Facts, _limits: Limits) -> Verdict:

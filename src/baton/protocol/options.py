@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, Literal, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 import msgspec
 
@@ -18,6 +18,10 @@ from baton.protocol.context import Context
 from baton.protocol.handoff import OnTimeout, Rationale, Requirement, ReturnProtocol, Validation, as_priority
 from baton.protocol.limits import Autonomy, Budget, Limits, Risk, as_autonomy, as_budget
 from baton.protocol.profile import as_capabilities
+from baton.protocol.registry import HealthRules
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 replace = msgspec.structs.replace
 
@@ -117,6 +121,8 @@ class SettingOptions(TypedDict, total=False):
     escalation: Sequence[str]  # the ladder: who decides what others cannot, lowest first; in the end a person
     reducers: Mapping[str, Callable[[Any, Any], Any]]  # joins what is written to a variable; "*" is any other one
     roots: Sequence[str]  # where artifacts may stand, beside relative paths
+    health: HealthRules | Mapping[str, Any]  # interval, timeout and threshold of the health checks; 60 s, 10 s, 3
+    registry: str | Path  # an agents.toml: agents, routes, escalation and health checks by the operator
 
 
 _ELSEWHERE = {

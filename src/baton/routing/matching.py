@@ -55,12 +55,45 @@ def alternatives(
     known = {one.agent_id: one for one in profiles}
     usable = _usable(handoff, known, {*tried, *away})
     load = loads or {}
-    required = handoff.validation.required_capabilities or _skills(known.get(handoff.to_agent))
+    required = _required(handoff, known)
     routed = [name for one in required for name in routes.get(one.capability_id, ()) if name in usable]
     fits = {name: match(required, one) for name, one in usable.items()}
     able = [name for name in usable if required and fits[name].level == "all"]
     able.sort(key=lambda name: (-fits[name].score, load.get(name, 0), name))
     return tuple(sorted(dict.fromkeys([*routed, *able]), key=lambda name: _is_full(usable[name], load)))
+
+
+def passed_over(
+    handoff: Handoff,
+    profiles: Iterable[Profile],
+    routes: Mapping[str, Sequence[str]],
+    gone: Mapping[str, str],
+    loads: Mapping[str, int] | None = None,
+) -> dict[str, str]:
+    """Who could have been meant for a handoff and is not free for it, and why: first those of `routes`, in its order.
+
+    `gone` says why an agent is left out; what the profiles say against it is found here.
+    """
+    known = {one.agent_id: one for one in profiles}
+    usable = _usable(handoff, known, ())
+    required = _required(handoff, known)
+    routed = [name for one in required for name in routes.get(one.capability_id, ())]
+    fits = {name: match(required, one) for name, one in known.items()}
+    some = sorted(name for name in known if required and fits[name].level != "none")
+    found = {}
+    for name in dict.fromkeys([*routed, *some]):
+        if name in {HUMAN, handoff.from_agent, handoff.to_agent}:
+            continue
+        why = "not registered" if name not in known else gone.get(name, "")
+        if not why and name not in usable:
+            why = "accepts no handoffs" if not known[name].accepts_handoffs else "beyond allowed_targets of the sender"
+        if not why and name not in routed and fits[name].gap:
+            why = f"lacks {', '.join(fits[name].gap)}"
+        if not why and _is_full(known[name], loads or {}):
+            why = "at capacity"
+        if why:
+            found[name] = why
+    return found
 
 
 def rank(wanted: str, agents: Iterable[Profile]) -> list[Ranked]:
@@ -85,6 +118,11 @@ def _usable(handoff: Handoff, known: Mapping[str, Profile], gone: Collection[str
         for name, one in known.items()
         if one.accepts_handoffs and name not in never and (targets is None or name in targets)
     }
+
+
+def _required(handoff: Handoff, known: Mapping[str, Profile]) -> tuple[Requirement, ...]:
+    """What the work needs; where it says nothing, what its receiver can do."""
+    return tuple(handoff.validation.required_capabilities) or _skills(known.get(handoff.to_agent))
 
 
 def _skills(agent: Profile | None) -> tuple[Requirement, ...]:

@@ -13,6 +13,7 @@ from typing import Any, Literal, Protocol
 import msgspec
 
 from baton.guards.base import Breaker, Facts, Verdict
+from baton.guards.health import Health
 from baton.lifecycle import Event, State
 from baton.protocol.context import Blob
 from baton.protocol.handoff import Handoff
@@ -159,9 +160,13 @@ class AgentRow(msgspec.Struct, frozen=True, kw_only=True):
     """An agent as the store knows it."""
 
     profile: Profile
-    available: bool = True
-    seen_at: int | None = None
+    health: Health = Health()
     load: int = 0
+
+    @property
+    def available(self) -> bool:
+        """Whether it gets new work."""
+        return self.health.state == "available"
 
 
 class Claims(Protocol):
@@ -211,7 +216,7 @@ class Store(Claims, Protocol):
 
     def register(self, profile: Profile) -> None: ...
     def seen(self, agents: Sequence[str]) -> None: ...
-    def mark(self, agent: str, *, available: bool, reason: str) -> None: ...
+    def mark(self, agent: str, change: Callable[[Health], Health]) -> Health | None: ...
     def agents(self) -> list[AgentRow]: ...
     def breakers(self) -> list[Breaker]: ...
     def reset_breaker(self, subject: str) -> int: ...

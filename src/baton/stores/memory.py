@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from baton.errors import NotFound
 from baton.guards.base import Facts
 from baton.guards.breaker import subjects
+from baton.guards.health import said
 from baton.lifecycle import State
 from baton.protocol.handoff import rank
 from baton.stores.memory_reads import MemoryReads
@@ -91,7 +92,7 @@ class MemoryStore(MemoryReads, Steps):
             visits,
             sender.profile if sender else None,
             target.profile if target else None,
-            target is None or target.available,
+            said(target.health) if target else "",
             len(self._held.get(handoff.to_agent, ())),
             self.breakers_of(handoff),
             begun is not None,

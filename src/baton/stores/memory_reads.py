@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from baton import clock
 from baton.errors import Conflict, NotFound
+from baton.guards.health import Health, seen
 from baton.protocol.codec import to_time
+from baton.protocol.secrets import redact
 from baton.stores.base import AgentRow, Alert, Entry, Kind, Segment, Setting, Workflow
 from baton.stores.base import Row as AuditRow
 from baton.stores.rows import AUDITED, FOUND, Row, read_profile, read_return, replace, wanted, written
@@ -181,18 +183,24 @@ class MemoryReads:
         """Put an agent into the registry, or replace its profile."""
         own = read_profile(written(profile))
         if own is not None:
-            self._agents[profile.agent_id] = AgentRow(profile=own, seen_at=self.now())
+            before = self._agents.get(profile.agent_id)
+            health = Health(seen_at=self.now(), served=before is not None and before.health.served)
+            self._agents[profile.agent_id] = AgentRow(profile=own, health=health)
 
     def seen(self, agents: Sequence[str]) -> None:
         """Note that a worker for these agents is there."""
         for agent in agents:
-            if row := self._agents.get(agent):
-                self._agents[agent] = replace(row, seen_at=self.now(), available=True)
+            self.mark(agent, lambda health: seen(health, self.now()))
 
-    def mark(self, agent: str, *, available: bool, reason: str) -> None:  # noqa: ARG002 - a file keeps the reason
-        """Say whether an agent answers at present."""
-        if row := self._agents.get(agent):
-            self._agents[agent] = replace(row, available=available)
+    def mark(self, agent: str, change: Callable[[Health], Health]) -> Health | None:
+        """Change what is known of an agent's health; None where nothing changed."""
+        with self._lock:
+            row = self._agents.get(agent)
+            if row is None or (health := change(row.health)) == row.health:
+                return None
+            health = replace(health, reason=redact(health.reason))
+            self._agents[agent] = replace(row, health=health)
+            return health
 
     def agents(self) -> list[AgentRow]:
         """The registry."""

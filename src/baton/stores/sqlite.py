@@ -87,9 +87,7 @@ class SqliteStore(Reads, Steps):
         else:
             known, parties, started = begun.limits, begun.agents, begun.created_at
             handoffs = tokens = held_tokens = cost = held_cost = 0
-        target, available, sender, load, breakers = self._db.row(
-            SQL["agent_facts"], (handoff.to_agent, handoff.from_agent)
-        )
+        target, away, sender, load, breakers = self._db.row(SQL["agent_facts"], (handoff.to_agent, handoff.from_agent))
         repeats, visits = self._repeats(handoff, fingerprint) if fingerprint and handoff.parent_id else (0, 0)
         facts = Facts(
             now,
@@ -104,7 +102,7 @@ class SqliteStore(Reads, Steps):
             visits,
             read_profile(sender),
             read_profile(target),
-            available != 0,
+            away or "",
             load,
             self.breakers_of(handoff) if breakers else (),
             begun is not None,

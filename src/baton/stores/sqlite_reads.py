@@ -9,7 +9,9 @@ import msgspec
 from baton import clock
 from baton.errors import Conflict, NotFound
 from baton.guards.base import Breaker
+from baton.guards.health import Health, seen
 from baton.protocol.results import Return
+from baton.protocol.secrets import redact
 from baton.stores.base import AgentRow, Alert, Entry, Kind, Row, Segment, Setting, Workflow
 from baton.stores.connection import Database, Durability, statements
 from baton.stores.rows import (
@@ -169,18 +171,23 @@ class Reads:
         """Note that a worker for these agents is there."""
         with self._db:
             for agent in agents:
-                self._db.execute(SQL["seen_agent"], (self.now(), agent))
+                self.mark(agent, lambda health: seen(health, self.now()))
 
-    def mark(self, agent: str, *, available: bool, reason: str) -> None:
-        """Say whether an agent answers at present."""
+    def mark(self, agent: str, change: Callable[[Health], Health]) -> Health | None:
+        """Change what is known of an agent's health; None where nothing changed."""
         with self._db:
-            self._db.execute(SQL["mark_agent"], (available, reason, agent))
+            row = self._db.row(SQL["health"], (agent,))
+            if row is None or (health := change(before := _health(row))) == before:
+                return None
+            health = msgspec.structs.replace(health, reason=redact(health.reason))
+            self._db.execute(SQL["put_health"], (*msgspec.structs.astuple(health), agent))
+            return health
 
     def agents(self) -> list[AgentRow]:
         """The registry."""
         return [
-            AgentRow(profile=profile, available=bool(available), seen_at=seen_at, load=load)
-            for data, available, seen_at, load in self._db.rows(SQL["agents"])
+            AgentRow(profile=profile, health=_health(health), load=load)
+            for data, load, *health in self._db.rows(SQL["agents"])
             if (profile := read_profile(data)) is not None
         ]
 
@@ -292,6 +299,11 @@ class Reads:
             query = "UPDATE alert SET resolved_at = ?, resolved_by = ? WHERE id = ? AND resolved_at IS NULL"
             self._db.execute(query, (self.now(), by, alert_id))
             return self._db.connection.changes() == 1
+
+
+def _health(row: Sequence[Any]) -> Health:
+    state, reason, since, failures, ill, seen_at, served, checked_at = row
+    return Health(state, reason, since, failures, bool(ill), seen_at, bool(served), checked_at)
 
 
 def _entry(row: Any) -> Entry:

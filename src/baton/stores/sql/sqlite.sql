@@ -5,7 +5,7 @@ SELECT limits, agents, created_at, handoffs, tokens_spent, tokens_reserved, cost
 -- Scalar subqueries instead of joins: each is one index look-up, several times faster here.
 
 -- name: agent_facts
-SELECT (SELECT profile FROM agent WHERE id = ?1), (SELECT available FROM agent WHERE id = ?1),
+SELECT (SELECT profile FROM agent WHERE id = ?1), (SELECT iif(state = 'available', '', state || ': ' || reason) FROM agent WHERE id = ?1),
        (SELECT profile FROM agent WHERE id = ?2),
        (SELECT count(*) FROM handoff WHERE to_agent = ?1 AND state = 'claimed'),
        EXISTS (SELECT 1 FROM breaker);
@@ -110,16 +110,19 @@ SELECT id, holder FROM handoff WHERE state = 'claimed';
 
 -- name: put_agent
 INSERT INTO agent (id, profile, seen_at) VALUES (?1, ?2, ?3)
-    ON CONFLICT (id) DO UPDATE SET profile = excluded.profile, available = 1, reason = '', seen_at = excluded.seen_at;
+    ON CONFLICT (id) DO UPDATE SET profile = excluded.profile, state = 'available', reason = '', since = NULL,
+       failures = 0, ill = 0, seen_at = excluded.seen_at, checked_at = NULL;
 
--- name: seen_agent
-UPDATE agent SET seen_at = ?, available = 1, reason = '' WHERE id = ?;
+-- name: health
+SELECT state, reason, since, failures, ill, seen_at, served, checked_at FROM agent WHERE id = ?;
 
--- name: mark_agent
-UPDATE agent SET available = ?, reason = ? WHERE id = ?;
+-- name: put_health
+UPDATE agent SET state = ?, reason = ?, since = ?, failures = ?, ill = ?, seen_at = ?, served = ?, checked_at = ?
+ WHERE id = ?;
 
 -- name: agents
-SELECT a.profile, a.available, a.seen_at, (SELECT count(*) FROM handoff WHERE to_agent = a.id AND state = 'claimed')
+SELECT a.profile, (SELECT count(*) FROM handoff WHERE to_agent = a.id AND state = 'claimed'), a.state, a.reason,
+       a.since, a.failures, a.ill, a.seen_at, a.served, a.checked_at
   FROM agent a ORDER BY a.id;
 
 -- name: settle_alerts

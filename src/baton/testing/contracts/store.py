@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from baton.errors import Fenced, NotFound
 from baton.guards.base import ALLOW, Facts, Verdict
+from baton.guards.health import Health
+from baton.guards.health import failed as failed_check
 from baton.lifecycle import Event, State
 from baton.protocol.codec import EPOCH, canonical_record, digest, to_microseconds
 from baton.protocol.context import Blob
@@ -30,6 +32,9 @@ from baton.testing.contracts.work import (
 
 if TYPE_CHECKING:
     from baton.protocol.handoff import Handoff
+
+
+SECRET = "sk-" + "proj-" + "a1B2c3D4e5" * 4
 
 
 def breaks(*_: Any) -> Verdict:
@@ -155,7 +160,7 @@ class StoreContract(HandoffContract):
     def test_guards_see_the_facts(self) -> None:
         self.store.register(Profile(agent_id="a"))
         self.store.register(Profile(agent_id="b", capabilities={"x": 1.0}))
-        self.store.mark("b", available=False, reason="silent")
+        self.store.mark("b", lambda known: failed_check(known, "silent", self.store.now()))
         parent, seen = self.claimed(), []
 
         def look(_handoff: Handoff, facts: Facts, limits: Limits) -> Verdict:
@@ -167,7 +172,7 @@ class StoreContract(HandoffContract):
         for facts, limits in seen:
             assert facts.sender is not None
             assert facts.target is not None
-            assert (facts.sender.agent_id, facts.target.agent_id, facts.available) == ("a", "b", False)
+            assert (facts.sender.agent_id, facts.target.agent_id, facts.away) == ("a", "b", "suspect: silent")
             assert facts.now == self.store.now()
             assert limits == Limits()
         assert [facts.handoffs for facts, _ in seen] == [0, 1]
@@ -302,7 +307,7 @@ class StoreContract(HandoffContract):
     def test_the_registry(self) -> None:
         self.store.register(Profile(agent_id="b", description="old"))
         self.store.register(Profile(agent_id="a"))
-        self.store.mark("b", available=False, reason="silent")
+        self.store.mark("b", lambda known: failed_check(known, "silent", self.store.now()))
         self.claimed()
         rows = {row.profile.agent_id: row for row in self.store.agents()}
         assert (rows["a"].available, rows["a"].load, rows["b"].available) == (True, 1, False)
@@ -310,7 +315,41 @@ class StoreContract(HandoffContract):
         self.store.seen(["b"])
         self.store.register(Profile(agent_id="b", description="new"))
         row = self.store.agents()[1]
-        assert (row.available, row.profile.description, row.seen_at) == (True, "new", self.store.now())
+        assert (row.profile.description, row.health) == ("new", Health(seen_at=self.store.now(), served=True))
+
+    def test_health_is_remembered_and_changed_in_one_step(self) -> None:
+        self.store.register(Profile(agent_id="a"))
+        now = self.store.now()
+        for number in range(3):
+            self.wait(60)
+            changed = self.store.mark("a", lambda known: failed_check(known, f"check {number}", self.store.now()))  # noqa: B023
+            assert changed == self.store.agents()[0].health
+        health = self.store.agents()[0].health
+        assert (health.state, health.reason, health.failures) == ("unavailable", "check 2", 3)
+        assert health.since == self.store.now()
+        assert self.store.mark("a", lambda known: known) is None
+        assert self.store.mark("nobody", lambda known: known) is None
+        self.wait(5)
+        self.store.seen(["a", "nobody"])
+        back = Health(since=self.store.now(), seen_at=self.store.now(), served=True)
+        assert self.store.agents()[0].health == back
+        assert health.seen_at == now
+
+    def test_a_reason_keeps_no_secret(self) -> None:
+        self.store.register(Profile(agent_id="a"))
+        self.store.mark("a", lambda known: failed_check(known, f"bad key {SECRET}", self.store.now()))
+        assert SECRET not in self.store.agents()[0].health.reason
+        assert "bad key" in self.store.agents()[0].health.reason
+
+    def test_a_change_of_health_that_fails_leaves_nothing(self) -> None:
+        self.store.register(Profile(agent_id="a"))
+        before = self.store.agents()
+
+        def broken(_: Health) -> Health:
+            raise LookupError("a rule broke")
+
+        refuses(LookupError, self.store.mark, "a", broken)
+        assert self.store.agents() == before
 
     def test_failures_in_a_row_open_a_breaker_and_a_person_closes_it(self) -> None:
         for _ in range(3):
