@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
+from msgspec.structs import replace
+
+from baton import config
 from baton.cli.call import Call, argument, counting, seconds, verb
 from baton.cli.records import lasting
 from baton.cli.screen import Columns
 from baton.errors import Malformed, NotFound
 from baton.protocol import codec
+from baton.protocol.codec import to_time
 from baton.protocol.handoff import HUMAN, USER
 from baton.protocol.limits import RISKS, Autonomy
 from baton.protocol.profile import Profile, read_profile
+from baton.protocol.registry import narrowed, read_registry
+from baton.stores.base import AgentRow
 
-if TYPE_CHECKING:
-    from baton.stores.base import AgentRow
-
-AGENTS = Columns(
-    ("AGENT", "AVAILABLE", "BUSY", "SEEN", "CAPABILITIES", "DESCRIPTION"), spare=("SEEN", "BUSY", "AVAILABLE")
-)
+AGENTS = Columns(("AGENT", "STATE", "BUSY", "SEEN", "CAPABILITIES", "DESCRIPTION"), spare=("SEEN", "BUSY", "STATE"))
 MATCHES = Columns(("AGENT", "SCORE", "CAPABILITIES"))
 EXPLAINED = Columns((*MATCHES.names, "WHY"), of="--explain")
 
@@ -38,10 +39,10 @@ EXPLAINED = Columns((*MATCHES.names, "WHY"), of="--explain")
     argument("--allow-target", action="append", metavar="AGENT", help="to whom it may hand over; repeatable"),
     argument("--write", action="append", metavar="NAME", help="a variable of others that it may set; repeatable"),
     argument("--no-handoffs", action="store_true", help="it takes none at present"),
-    argument("--file", metavar="PATH", help="one profile, or a list of them, as JSON; - is standard input"),
+    argument("--file", metavar="PATH", help="an agents.toml, or profiles as JSON; - is JSON on standard input"),
     examples=(
         'baton agents register billing --capability refunds=0.9 --description "refunds and invoices"',
-        "baton agents register --file profiles.json",
+        "baton agents register --file agents.toml",
     ),
 )
 def agents_register(call: Call) -> int:
@@ -62,6 +63,8 @@ def agents_register(call: Call) -> int:
 
 
 def _from_file(path: str) -> list[Profile]:
+    if path.endswith(".toml"):
+        return [one.profile for one in read_registry(config.read_file(path), path).agents.values()]
     text = sys.stdin.read() if path == "-" else Path(path).read_text(encoding="utf-8")
     value = codec.read_json(text, "profiles")
     if isinstance(value, dict) and isinstance(value.get("agents"), list):
@@ -100,34 +103,53 @@ def _skills(profile: Profile) -> str:
     return ", ".join(name if much == 1 else f"{name}={much:g}" for name, much in profile.capabilities.items())
 
 
-@verb(examples=("baton agents list", "baton agents list --json"), columns=(AGENTS,))
+@verb(examples=("baton agents list", "baton agents list --agents agents.toml"), columns=(AGENTS,))
 def agents_list(call: Call) -> int:
-    """List the registered agents, what they can do and how busy they are."""
+    """List the registered agents, what they can do, how they are and how busy.
+
+    With --agents also what that file says: agents that are not registered yet, and what it takes from the others.
+    """
     relay = call.relay()
-    found = relay.store.agents()
+    described = relay.described
+    stored = {one.profile.agent_id: one for one in relay.store.agents()}
+    found = [stored.get(name) or AgentRow(profile=described[name].profile) for name in sorted({*stored, *described})]
+    found = [replace(one, profile=narrowed(one.profile, described.get(one.profile.agent_id))) for one in found]
     now = relay.store.now()
-    rows = [_row(one, now) for one in found]
-    documents = (
-        {
-            "agent_id": one.profile.agent_id,
-            "available": one.available,
-            "load": one.load,
-            "profile": one.profile,
-        }
-        for one in found
-    )
+    rows = [_row(one, now, registered=one.profile.agent_id in stored) for one in found]
+    documents = (_document(one, registered=one.profile.agent_id in stored) for one in found)
     call.screen.table(AGENTS, rows, documents)
+    for one in found:
+        if not one.available and one.health.since is not None:
+            since = lasting((now - one.health.since) / 1e6)
+            call.screen.hint(f"{one.profile.agent_id} is {one.health.state} for {since}: {one.health.reason}")
     if not found:
         call.screen.hint("no agent yet; `baton agents register NAME --capability …` adds one, so does a worker")
     return 0
 
 
-def _row(one: AgentRow, now: int) -> tuple[object, ...]:
+def _document(one: AgentRow, *, registered: bool) -> dict[str, Any]:
+    health = one.health
+    return {
+        "agent_id": one.profile.agent_id,
+        "registered": registered,
+        "available": one.available,
+        "state": health.state,
+        "reason": health.reason,
+        "since": None if health.since is None else to_time(health.since),
+        "failures": health.failures,
+        "load": one.load,
+        "profile": one.profile,
+    }
+
+
+def _row(one: AgentRow, now: int, *, registered: bool) -> tuple[object, ...]:
     profile = one.profile
     most = f"/{profile.max_concurrent_tasks}" if profile.max_concurrent_tasks else ""
-    seen = f"{lasting((now - one.seen_at) / 1e6)} ago" if one.seen_at else "never"
-    available = "yes" if one.available and profile.accepts_handoffs else "no"
-    return profile.agent_id, available, f"{one.load}{most}", seen, _skills(profile), profile.description
+    health = one.health
+    seen = f"{lasting((now - health.seen_at) / 1e6)} ago" if health.seen_at else "never"
+    state: str = health.state if profile.accepts_handoffs or not one.available else "takes none"
+    state = state if registered else "only in the file"
+    return profile.agent_id, state, f"{one.load}{most}", seen, _skills(profile), profile.description
 
 
 @verb(

@@ -34,9 +34,20 @@ def application(call: Call) -> Relay:
     if call.args.store and call.args.store != found.store.url:
         found.close()
         raise Malformed(f"--store {call.args.store}: this app keeps its work in {found.store.url}; leave --store out")
+    _registry(call, found)
     if found.store.url != call.url:
         call.screen.store = found.store.url  # hints lead to where the work is
     return found
+
+
+def _registry(call: Call, found: Relay) -> None:
+    """The operator's file is in force; an app that names one of its own keeps it."""
+    if call.args.agents and found.registry and Path(call.args.agents).resolve() != Path(found.registry).resolve():
+        own = found.registry
+        found.close()
+        raise Malformed(f"--agents {call.args.agents}: this app describes its agents in {own}; leave --agents out")
+    if call.agents and not found.registry:
+        found.read_registry(call.agents)
 
 
 def _imported(call: Call, module: str, here: str) -> ModuleType:

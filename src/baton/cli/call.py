@@ -104,6 +104,7 @@ class Call:
         self.args = args
         self.screen = Screen(as_json=args.json, store=args.store or "")
         self.url = config.store_url(args.store)
+        self.agents = config.agents_file(args.agents)
         self.missing = self.path is not None and not self.path.exists()
         self._relay: Relay | None = None
 
@@ -121,6 +122,8 @@ class Call:
             if self.missing and not create:
                 raise NotFound(f"store {self.url}: not there; {CURE}")
             self._relay = Relay(self.url)
+            if self.agents is not None:
+                self._relay.read_registry(self.agents, enrol=create)
         return self._relay
 
     def gone(self) -> str:
@@ -159,6 +162,7 @@ def parser(name: str) -> argparse.ArgumentParser:
         made.add_argument(*names, **options)
     made.add_argument("--json", action="store_true", help="one JSON document, or JSON Lines where there may be many")
     made.add_argument("--store", metavar="URL", help="where it is remembered; else BATON_STORE, else .baton/baton.db")
+    made.add_argument("--agents", metavar="FILE", help="the agents.toml that is in force; else BATON_AGENTS, else none")
     return made
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import shutil
 import stat
@@ -13,12 +14,13 @@ from typing import NamedTuple
 
 from baton import clock, config
 from baton.cli.call import Call, verb
-from baton.cli.records import clock_time
+from baton.cli.records import clock_time, counted
 from baton.cli.screen import in_store
 from baton.cli.upkeep import stuck
 from baton.errors import BatonError, NotFound
 from baton.protocol.codec import near, to_microseconds, to_time
 from baton.protocol.handoff import HUMAN, Handoff
+from baton.protocol.registry import read_registry
 from baton.relay import Relay
 
 TOOLS = {
@@ -40,11 +42,11 @@ class Check(NamedTuple):
 
 @verb(examples=("baton doctor", "baton doctor --json"))
 def doctor(call: Call) -> int:
-    """Check Python, SQLite, the file system, permissions, clock, schema, audit and claims; say what to do.
+    """Check Python, SQLite, the file system, permissions, clock, schema, audit, claims and --agents; say what to do.
 
     Exit 3 when something has to be done. Tools that are only useful do not count.
     """
-    found = [*_machine(), *_store(call), *_tools()]
+    found = [*_machine(), *_registry(call), *_store(call), *_tools()]
     bad = [one for one in found if not one.ok and not one.optional]
     call.screen.document({"ok": not bad, "checks": [one._asdict() for one in found]})
     for one in found:
@@ -167,6 +169,31 @@ def _approvals(relay: Relay) -> Iterator[Check]:
     for name in sorted(set().union(*(names for names in asked if "*" not in names)) - known):
         said = f"asked for {name}, and no agent is called so; {near(name, known - {HUMAN, '*'})}"
         yield Check("approvals", ok=False, found=said, optional=True)
+
+
+def _registry(call: Call) -> Iterator[Check]:
+    """The operator's file: that it can be read, that nobody else may write it, and that its agents are known."""
+    if call.agents is None:
+        return
+    try:
+        registry = read_registry(config.read_file(call.agents), call.agents)
+    except BatonError as error:
+        call.agents = None  # what is wrong with the file says nothing about the store
+        yield Check("agents", ok=False, found=str(error))
+        return
+    counts = f"{counted(len(registry.agents), 'agent')}, {counted(len(registry.routes), 'route')} in {call.agents}"
+    yield Check("agents", ok=True, found=counts)
+    file = Path(call.agents).resolve()
+    mode, owner = stat.S_IMODE(file.stat().st_mode), file.stat().st_uid
+    theirs = bool(mode & 0o022) or owner not in {0, os.getuid()}
+    yield Check(
+        "agents", not theirs, f"{file.name} {mode:04o}", f"chmod go-w {file}, and own it: it limits your agents"
+    )
+    if not call.missing and call.path is not None and schema(call.path) == _known():
+        known = {row.profile.agent_id for row in call.relay().store.agents()}
+        for name in sorted(registry.agents.keys() - known):
+            said = f"{name} stands only in {call.agents}"
+            yield Check("agents", ok=False, found=said, cure="`baton agents register --file …`", optional=True)
 
 
 def _tools() -> Iterator[Check]:

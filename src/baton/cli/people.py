@@ -136,7 +136,13 @@ def alerts(call: Call) -> int:
     now = relay.store.now()
     short = 8 if call.screen.tty else None
     rows = [
-        (one.id[:short], one.subject[:short], lasting((now - one.raised_at) / 1e6), readable(one.resolved_by), one.text)
+        (
+            one.id[:short],
+            one.subject if one.subject.startswith("agent:") else one.subject[:short],
+            lasting((now - one.raised_at) / 1e6),
+            readable(one.resolved_by),
+            one.text,
+        )
         for one in found
     ]
     documents = (
