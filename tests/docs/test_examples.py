@@ -15,6 +15,11 @@ ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
 
 PRINTED = {
+    "agents_file": """\
+refund order 7: by backup
+suspect | its health check failed: ConnectionError: the bank does not answer
+at once: 1
+""",
     "artifacts": """\
 edited reports/draft.md (Please be short.) 90 1200
 [('reports/final.md', 'final')]
@@ -136,6 +141,7 @@ completed triage billing
 
 TOLD = {  # on standard error, of work that waits
     "escalation": "architect waits for a person: worker: the table has no backup; reviewer: ",
+    "agents_file": "billing is suspect and gets no new work",
     "autonomy": "intern waits for a person: intern has used 1500 of 1000",
     "receiver": "junior waits for a person: a lawyer is involved",
 }
