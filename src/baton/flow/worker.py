@@ -203,9 +203,9 @@ class Minder:
                 if loop.time() - renewed >= crew.settings.lease / 3:
                     execute.renew(crew)
                     renewed = loop.time()
-                self.checks.look(crew)
                 recover.sweep(crew)
                 execute.drop_lost(crew)
+                self.checks.look(crew)
                 if crew.store.on_disk:
                     crew.seal()
             except Exception:
