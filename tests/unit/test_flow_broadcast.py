@@ -262,6 +262,28 @@ def test_the_budget_of_all_is_set_aside_before_anybody_begins(relay):
     assert relay.store.workflow("w").tokens_reserved == 0
 
 
+def test_what_waits_for_an_approval_has_its_budget_set_aside_too(relay):
+    started, _ = reviewers(relay, a="A", b="B", c="C")
+    lead(relay, ["a", "b", "c"], budget=Budget(max_tokens=40))
+    asks = ("a", "b", "c")
+    with pytest.raises(BudgetExceeded):
+        relay.run_sync("lead", "review", limits=Limits(max_tokens=100, approve=asks), workflow_id="short")
+    assert [one.status for one in relay.store.find(workflow_id="short")] == ["failed", "refused"]
+
+    async def main():
+        limits = Limits(max_tokens=150, approve=asks)
+        run = asyncio.ensure_future(relay.run("lead", "review", limits=limits, workflow_id="enough"))
+        waiting = await until(lambda: len(relay.waiting()) == 3 and relay.waiting())
+        aside = relay.store.workflow("enough").tokens_reserved
+        for one in waiting:
+            relay.approve(one.id, by="ada")
+        return aside, (await run).output
+
+    assert asyncio.run(main()) == (145, ["A", "B", "C"])  # 3 × 40, and the share of the one who asks
+    assert sorted(started) == ["a", "b", "c"]
+    assert relay.store.workflow("enough").tokens_reserved == 0
+
+
 def test_more_than_the_workflow_allows_are_not_asked_at_all(relay):
     started, _ = reviewers(relay, a="A", b="B", c="C")
     lead(relay, ["a", "b", "c"])

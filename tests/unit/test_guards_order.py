@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from baton import errors
-from baton.guards import ALLOW, CLAIM, OFFER, Breaker, Facts, Verdict, decide
+from baton.guards import ALLOW, CLAIM, GROUP, OFFER, Breaker, Facts, Verdict, decide
 from baton.protocol import Autonomy, Budget, Handoff, Limits, Profile
 from baton.protocol.codec import EPOCH
 from baton.protocol.handoff import Rationale, Requirement, Validation
@@ -138,14 +138,22 @@ def test_warnings_are_collected_and_grants_are_kept():
     assert verdict == Verdict(warnings=("one", "two"), probe=True, reserve_tokens=5, reserve_cost=7)
 
 
-def test_the_first_objection_wins_and_grants_nothing():
+@pytest.mark.parametrize(("kind", "aside"), [("refuse", 0), ("reject", 0), ("escalate", 0), ("ask", 5)])
+def test_the_first_objection_wins_and_grants_nothing_but_money_to_what_waits(kind, aside):
     order = (
         always(Verdict(warnings=("one",), probe=True, reserve_tokens=5)),
-        always(Verdict("ask", "why", limit="approve", warnings=("two",))),
+        always(Verdict(kind, "why", limit="approve", warnings=("two",))),
         never,
     )
     verdict = decide(order, FINE, KNOWN, Limits())
-    assert verdict == Verdict("ask", "why", limit="approve", warnings=("one", "two"))
+    assert verdict == Verdict(kind, "why", limit="approve", warnings=("one", "two"), reserve_tokens=aside)
+
+
+def test_in_a_group_money_is_set_aside_before_a_person_is_asked():
+    verdict = decide(GROUP, FINE, KNOWN, Limits(max_tokens=600, approve=("b",)))
+    assert (verdict.kind, verdict.limit, verdict.reserve_tokens) == ("ask", "approve", 100)
+    short = decide(GROUP, FINE, replace(KNOWN, tokens_spent=600), Limits(max_tokens=600, approve=("b",)))
+    assert (short.kind, short.error) == ("refuse", "BudgetExceeded")
 
 
 def test_nobody_is_asked_about_what_is_refused_anyway():

@@ -68,18 +68,24 @@ CLAIM: tuple[Guard, ...] = (
 RUNG: tuple[Guard, ...] = (autonomy_suffices, risk, accepting)  # whom work may go up to; the claim asks all the rest
 
 
-GROUP: tuple[Guard, ...] = (*OFFER, reserve)  # those who are asked together have what they need set aside at once
+# Those who are asked together have what they need set aside at once, also those who wait for a person first.
+GROUP: tuple[Guard, ...] = (*(guard for guard in OFFER if guard is not approved), reserve, approved)
 
 
 def decide(guards: Iterable[Guard], handoff: Handoff, facts: Facts, limits: Limits) -> Verdict:
-    """Ask the guards in order: the first objection wins; without one, all that was granted."""
+    """Ask the guards in order: the first objection wins; without one, all that was granted.
+
+    Work that waits for a person keeps what was set aside for it.
+    """
     granted = ALLOW
     for guard in guards:
         verdict = guard(handoff, facts, limits)
         if verdict is ALLOW:
             continue
         if verdict.kind != "allow":
-            return replace(verdict, warnings=(*granted.warnings, *verdict.warnings))
+            told, waits = (*granted.warnings, *verdict.warnings), verdict.kind == "ask"
+            aside = (granted.reserve_tokens, granted.reserve_cost) if waits else (0, 0)
+            return replace(verdict, warnings=told, reserve_tokens=aside[0], reserve_cost=aside[1])
         granted = replace(
             granted,
             warnings=(*granted.warnings, *verdict.warnings),

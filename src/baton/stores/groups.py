@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from baton.guards.base import ALLOW
+from baton.guards.base import ALLOW, Verdict
 from baton.lifecycle import Event, State
 from baton.protocol.groups import tally
 from baton.protocol.handoff import SUPERVISOR
 from baton.protocol.results import failed
 from baton.stores.base import Step
-from baton.stores.rows import replace
+from baton.stores.rows import read_return, replace
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from baton.guards.base import Facts, Verdict
+    from baton.guards.base import Facts
     from baton.protocol.groups import Aggregation
     from baton.protocol.handoff import Handoff
     from baton.protocol.limits import Limits
@@ -29,6 +29,8 @@ _OF_ALL = {"LimitExceeded", "BudgetExceeded", "UnknownAgent"}  # what one of the
 def offer_all(plan: Plan, offers: Sequence[Offer], decide: Decide) -> tuple[list[Handoff], Verdict]:
     """The handoffs of a group, with what each may use set aside; where it does not suffice, the one refused."""
     found = [plan.rows.existing(offer) for offer in offers]
+    if (before := _refused_before(plan, found)) is not None:
+        return before
     new = [offer for offer, existing in zip(offers, found, strict=True) if existing is None]
     if new and new[0].parent_epoch is not None:
         plan.hold(new[0].handoff.parent_id, new[0].parent_epoch)
@@ -54,6 +56,16 @@ def offer_all(plan: Plan, offers: Sequence[Offer], decide: Decide) -> tuple[list
         tokens, cost = tokens + verdict.reserve_tokens, cost + verdict.reserve_cost
     fresh = iter([plan.make(*one) for one in made])
     return [existing or next(fresh) for existing in found], ALLOW
+
+
+def _refused_before(plan: Plan, found: Sequence[Handoff | None]) -> tuple[list[Handoff], Verdict] | None:
+    """Whom the limits refused, and with it the group: what is asked again after a crash gets the same answer."""
+    for one in found:
+        result = plan.rows.row(one.id).result if one is not None and one.state is State.REFUSED else None
+        error, _, reason = read_return(result).error.partition(": ") if result else ("", "", "")
+        if one is not None and error in _OF_ALL:
+            return [one], Verdict("refuse", reason, error)
+    return None
 
 
 def close(plan: Plan, ended: Handoff, result: Return | None) -> None:

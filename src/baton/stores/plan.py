@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 _AFTER_OFFER = {"allow": State.OFFERED, "ask": State.WAITING, "refuse": State.REFUSED}
 _SAID = {State.WAITING: "approval_requested", State.REFUSED: "rejected", State.REJECTED: "rejected"}
+_KEEPS = {Event.REMIND, Event.ASK, Event.APPROVE}  # what was set aside for the work stays so
 _NEW_PARTIES = {AUDIT_NAME[Event.REROUTE], AUDIT_NAME[Event.ESCALATE]}
 
 
@@ -134,7 +135,7 @@ class Plan(Change, gc=False):
             wait = None
             self._alert(handoff.id, f"{handoff.from_agent} asks: {handoff.task:.200}")
         due = self.now if state is State.REJECTED else first_due(handoff, wait, self.now)
-        if state is State.OFFERED:
+        if state in {State.OFFERED, State.WAITING}:
             money.reserve(self, row, verdict)
             row = replace(row, tokens_reserved=verdict.reserve_tokens, cost_reserved=verdict.reserve_cost)
         return replace(row, handoff=replace(handoff, due_at=moment(due)), due_at=due)
@@ -247,6 +248,7 @@ class Plan(Change, gc=False):
         handoff, event = row.handoff, step.event
         due_at = self.now if step.due_at is None and state is State.REJECTED else step.due_at
         remind = event is Event.REMIND
+        keeps = event in _KEEPS
         if remind:
             due_at = min((at for at in (row.lease_until, due_at) if at is not None), default=None)
         ends_line = state in ENDED and step.then is None
@@ -265,7 +267,7 @@ class Plan(Change, gc=False):
         head = self._record(moved, AUDIT_NAME[event], step, head)
         self.said.append(step.to_agent)
         self.blobs += step.blobs
-        tokens, cost = (0, 0) if remind else money.settle(self, step, row)
+        tokens, cost = (0, 0) if keeps else money.settle(self, step, row)
         held = state is State.CLAIMED
         self.moved.append(
             Row(
@@ -275,8 +277,8 @@ class Plan(Change, gc=False):
                 row.lease_until if remind else None,
                 step.due_at if remind else None,
                 remind,
-                row.tokens_reserved if held else 0,
-                row.cost_reserved if held else 0,
+                row.tokens_reserved if keeps else 0,
+                row.cost_reserved if keeps else 0,
                 row.tokens_spent + tokens,
                 row.cost_spent + cost,
                 row.tokens_before,

@@ -79,7 +79,8 @@ def _sum_flaws(store: Store, handoffs: list[Handoff]) -> Iterator[str]:
     for handoff in handoffs:
         root = handoff.id == handoff.root_id
         made[handoff.workflow_id] += not root and not _was_refused(store, handoff)
-        if handoff.state is State.CLAIMED or (handoff.state is State.OFFERED and handoff.broadcast_group_id):
+        begun = handoff.state in {State.OFFERED, State.WAITING} and handoff.broadcast_group_id
+        if handoff.state is State.CLAIMED or begun:
             claimed.add(handoff.workflow_id)
     for workflow_id, count in made.items():
         flow = store.workflow(workflow_id)

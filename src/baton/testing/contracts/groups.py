@@ -52,6 +52,10 @@ class GroupContract(HandoffContract):
         """Where they stand."""
         return [self.store.get(one.id).status for one in handoffs]
 
+    def reserved(self, parent: Handoff) -> int:
+        """How many tokens of the workflow are set aside."""
+        return int(self.store.workflow(parent.workflow_id).tokens_reserved)
+
     def vote(self, handoff: Handoff, value: str) -> None:
         """Complete it with this vote."""
         self.step(handoff, Event.COMPLETE, result=answer({"verdict": value}))  # type: ignore[arg-type]
@@ -84,6 +88,38 @@ class GroupContract(HandoffContract):
         self.step(made[1], Event.CANCEL)
         flow = self.store.workflow(parent.workflow_id)
         assert (flow.tokens_reserved, flow.tokens_spent) == (RESERVE, 7)
+        assert flaws(self.store) == []
+
+    def test_a_group_that_was_refused_stays_refused_when_it_is_asked_again(self) -> None:
+        parent = self.claimed(request(limits=Limits(max_tokens=2 * RESERVE)))
+        (refused,), first = self.store.offer_all(self.asked(parent, 3), suffices)
+        (again,), second = self.store.offer_all(self.asked(parent, 3), suffices)
+        assert (first.error, again.id) == ("BudgetExceeded", refused.id)
+        assert (second.kind, second.error, second.reason) == ("refuse", "BudgetExceeded", "too little")
+        assert [one.id for one in self.store.find(parent_id=parent.id)] == [refused.id]
+        assert flaws(self.store) == []
+
+    def test_what_waits_for_a_person_has_its_budget_set_aside(self) -> None:
+        parent = self.claimed(request(limits=Limits(max_tokens=3 * RESERVE)))
+
+        def decide(handoff: Handoff, facts: Facts, limits: Limits) -> Verdict:
+            verdict = suffices(handoff, facts, limits)
+            waits = verdict.kind == "allow" and handoff.to_agent != "b2" and not handoff.approved_by
+            return msgspec.structs.replace(verdict, kind="ask", error="ApprovalDenied") if waits else verdict
+
+        made, _ = self.store.offer_all(self.asked(parent, 3), decide)
+        assert self.states(made) == ["waiting", "waiting", "offered"]
+        (refused,), verdict = self.store.offer_all([delegation(parent, broadcast_group_id="h")], suffices)
+        assert (refused.state, verdict.error) == (State.REFUSED, "BudgetExceeded")
+        assert self.reserved(parent) == 3 * RESERVE
+        self.step(made[2], Event.ASK)  # by whoever takes it: it waits now, and keeps what it was given
+        self.step(made[2], Event.APPROVE, by="ana")
+        approved = self.step(made[0], Event.APPROVE, by="ana").handoff
+        assert (approved.state, self.reserved(parent)) == (State.OFFERED, 3 * RESERVE)
+        assert self.store.claim(claim_of(approved.id), decide).won
+        assert self.reserved(parent) == 3 * RESERVE
+        self.step(made[1], Event.DENY, by="ana")
+        assert self.reserved(parent) == 2 * RESERVE
         assert flaws(self.store) == []
 
     def test_guards_count_those_before_in_the_group(self) -> None:

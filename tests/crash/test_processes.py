@@ -1,0 +1,54 @@
+"""What processes do to one another: they die at the wrong moment, fork, and turn into another program."""
+
+import signal
+import subprocess
+import sys
+
+from baton import Relay
+
+PATIENCE = 30.0
+
+
+def ran(program, folder):
+    """How a program ended, and what it said."""
+    command = [sys.executable, "-c", program, str(folder / "team.db")]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=PATIENCE, check=False)
+    return done.returncode, done.stdout.splitlines()
+
+
+REFUSED = """
+import os, sys
+from baton import Limits, Relay
+from baton.errors import BudgetExceeded
+
+relay = Relay(sys.argv[1], limits=Limits(max_handoffs=None, max_tokens=100))
+
+@relay.agent("a")
+async def a(turn):
+    print("a worked", flush=True)
+
+relay.agent("b")(a)
+relay.agent("c")(a)
+
+@relay.agent("lead")
+async def lead(turn):
+    try:
+        return (await turn.broadcast(["a", "b", "c"], "x", budget=40)).status
+    except BudgetExceeded:
+        if turn.attempt == 1:
+            os.kill(os.getpid(), 9)
+        raise
+
+try:
+    print(relay.run_sync("lead", "review", workflow_id="w").output)
+except BudgetExceeded:
+    print("refused")
+"""
+
+
+def test_a_group_that_the_limits_refused_is_not_made_after_a_kill(tmp_path):
+    assert ran(REFUSED, tmp_path) == (-signal.SIGKILL, [])
+    assert ran(REFUSED, tmp_path) == (0, ["refused"])
+    with Relay(str(tmp_path / "team.db")) as relay:
+        assert [(one.to_agent, one.status) for one in relay.store.find()] == [("lead", "failed"), ("c", "refused")]
+        assert relay.store.find(to_agent="lead")[0].attempt == 2
