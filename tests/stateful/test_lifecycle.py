@@ -251,6 +251,9 @@ class Lifecycle(RuleBasedStateMachine):
         moved = self.store.advance(step, always(Verdict(kind)))
         if kind != "refuse":
             self.moved(item, Event.COMPLETE, used=used)
+        elif (extra := max(0, used - item.spent)) > 0:  # the step is not taken, and the tokens are gone
+            item.spent, item.reserved = item.spent + extra, item.reserved - min(item.reserved, extra)
+            self.spent[item.workflow] += extra
         self.made(then, kind)
         assert moved.then.id == then.handoff.id
 

@@ -111,6 +111,31 @@ def test_charge_stops_the_work_in_the_middle(relay):
     assert (flow.tokens_spent, flow.tokens_reserved) == (120, 0)
 
 
+def test_who_hands_on_after_using_all_of_it_hands_on_nothing(relay):
+    worked = []
+
+    @relay.agent("a")
+    async def a(turn):
+        return Command(goto="b", tokens=turn.state["used"])
+
+    @relay.agent("b")
+    async def b(turn):
+        worked.append(turn.task)
+        while True:
+            await turn.charge(tokens=1)
+
+    limits = Limits(max_tokens=1000)
+    for used in (1000, 1200):
+        with pytest.raises(BudgetExceeded, match="0 tokens of 1000 tokens left"):
+            relay.run_sync("a", "work", limits=limits, state={"used": used}, workflow_id=f"all {used}")
+        flow = relay.store.workflow(f"all {used}")
+        assert (flow.tokens_spent, flow.tokens_reserved) == (used, 0)
+    assert worked == []
+    with pytest.raises(BudgetExceeded, match="1001 tokens used"):
+        relay.run_sync("a", "work", limits=limits, state={"used": 999}, workflow_id="nearly")
+    assert relay.store.workflow("nearly").tokens_spent == 1001
+
+
 def test_money_is_counted_in_the_same_way(relay):
     @relay.agent("a")
     async def a(turn):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec.structs import astuple
 
 if TYPE_CHECKING:
     from baton.guards.base import Breaker
@@ -62,6 +63,11 @@ class Change(msgspec.Struct, kw_only=True, gc=False):
     settled: list[tuple[str, str]] = []  # whose alerts are over, and by whom
     alerts: list[tuple[str, str]] = []  # subject and text, raised after that
     answered: list[tuple[str, str]] = []  # the head of a line, and the handoff that answered it
+
+    def forget(self) -> None:
+        """Want nothing of it written any more."""
+        for name, nothing in zip(Change.__struct_fields__, astuple(Change()), strict=True):
+            setattr(self, name, nothing)
 
     def text(self) -> bytes:
         """All that is new in it, to look through for secrets: what a record says beyond it, its handoff said before."""

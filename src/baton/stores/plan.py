@@ -235,13 +235,17 @@ class Plan(Change, gc=False):
             return Moved(self.apply(step, row, state))
         if decide is None:
             raise Malformed("advance: a step with `then` needs `decide`, or the next handoff would be lost")
-        judged = self.rows.facts(step.then.handoff, self.now, bytes.fromhex(step.then.fingerprint))
-        verdict = decide(step.then.handoff, *judged)
-        if verdict.kind == "refuse":
-            refused = self.rows.existing(step.then) or self.make(step.then, judged, verdict)
-            return Moved(row.handoff, refused, verdict)
+        facts, limits = self.rows.facts(step.then.handoff, self.now, bytes.fromhex(step.then.fingerprint))
         moved = self.apply(step, row, state)
-        return Moved(moved, self.make(step.then, judged, verdict, accept), verdict)
+        judged = money.with_sums(facts, self.sums), limits
+        verdict = decide(step.then.handoff, *judged)
+        if verdict.kind != "refuse":
+            return Moved(moved, self.make(step.then, judged, verdict, accept), verdict)
+        self.forget()
+        self.closed.clear()
+        money.use(self, step, row)
+        refused = self.rows.existing(step.then) or self.make(step.then, judged, verdict)
+        return Moved(row.handoff, refused, verdict)
 
     def apply(self, step: Step, row: Row, state: State) -> Handoff:
         """Write one event, with all that follows from it for others."""

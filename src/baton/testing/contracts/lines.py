@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+import msgspec
+
 from baton.errors import Fenced
+from baton.guards.base import Verdict
 from baton.lifecycle import Event, State
+from baton.protocol.limits import Limits
 from baton.stores.base import Step
 from baton.testing.contracts.contract import HandoffContract, refuses
 from baton.testing.contracts.evidence import flaws, names
-from baton.testing.contracts.work import allow, answer, claim_of, delegation, following, refuse
+from baton.testing.contracts.work import allow, always, answer, claim_of, delegation, following, refuse, request
+
+if TYPE_CHECKING:
+    from baton.guards.base import Facts
+    from baton.protocol.handoff import Handoff
 
 
 class LineContract(HandoffContract):
@@ -67,3 +77,41 @@ class LineContract(HandoffContract):
         self.step(handoff, Event.COMPLETE, result=answer("instead"))
         assert self.store.returned(handoff.id).output == "instead"
         assert flaws(self.store) == []
+
+    def test_the_next_handoff_is_judged_on_what_the_step_spends_and_gives_back(self) -> None:
+        aside, seen = always(Verdict(reserve_tokens=100, reserve_cost=9)), []
+        first = self.store.claim(claim_of(self.offer(request(limits=Limits(max_tokens=1000))).id), aside).handoff
+        self.store.spend(first.id, first.epoch, 30, 2)
+        part = self.store.claim(claim_of(self.offer(delegation(first)).id), aside).handoff
+
+        def look(_handoff: Handoff, facts: Facts, _limits: Limits) -> Verdict:
+            seen.append((facts.tokens_spent, facts.tokens_reserved, facts.cost_spent, facts.cost_reserved))
+            return Verdict(reserve_tokens=70)
+
+        then = msgspec.structs.replace(following(first), take=claim_of(""))
+        result = answer(tokens=250, cost=0.000005)
+        step = Step(id=first.id, event=Event.COMPLETE, epoch=first.epoch, result=result, then=then)
+        moved = self.store.advance(step, look, look)
+        assert seen == [(250, 0, 5, 0)] * 2
+        assert (moved.then.state, self.store.get(part.id).state) == (State.CLAIMED, State.CANCELLED)
+        flow = self.store.workflow(first.workflow_id)
+        assert (flow.tokens_spent, flow.tokens_reserved, flow.cost_spent, flow.cost_reserved) == (250, 70, 5, 0)
+        assert flaws(self.store) == []
+
+    def test_where_the_next_handoff_is_refused_what_was_used_counts_and_nothing_else_happens(self) -> None:
+        aside = always(Verdict(reserve_tokens=100))
+        first = self.store.claim(claim_of(self.offer(request(limits=Limits(max_tokens=1000))).id), aside).handoff
+        part = self.claimed(delegation(first))
+        step = Step(id=first.id, event=Event.COMPLETE, epoch=1, result=answer(tokens=250), then=following(first))
+        for _ in range(2):  # tried again, it is not counted again
+            self.store.advance(step, refuse)
+            assert self.states(first, part) == [State.CLAIMED, State.CLAIMED]
+            flow = self.store.workflow(first.workflow_id)
+            assert (flow.tokens_spent, flow.tokens_reserved, flow.handoffs) == (250, 0, 1)
+        self.step(first, Event.FAIL, result=answer())
+        assert self.store.workflow(first.workflow_id).tokens_spent == 250
+        assert flaws(self.store) == []
+
+    def states(self, *handoffs: Handoff) -> list[State]:
+        """Where they stand."""
+        return [self.store.get(one.id).state for one in handoffs]
