@@ -1,12 +1,13 @@
 """What processes do to one another: they die at the wrong moment, fork, and turn into another program."""
 
+import os
 import signal
 import subprocess
 import sys
 
 from baton import Relay
 
-PATIENCE = 30.0
+PATIENCE = 20.0
 
 
 def ran(program, folder):
@@ -52,3 +53,42 @@ def test_a_group_that_the_limits_refused_is_not_made_after_a_kill(tmp_path):
     with Relay(str(tmp_path / "team.db")) as relay:
         assert [(one.to_agent, one.status) for one in relay.store.find()] == [("lead", "failed"), ("c", "refused")]
         assert relay.store.find(to_agent="lead")[0].attempt == 2
+
+
+FORKED = """
+import os, sys, time
+from baton.stores import open_store
+
+store = open_store(sys.argv[1])
+orphan = os.fork()
+if not orphan:
+    time.sleep(3600)
+print(orphan, flush=True)
+with store.transaction():
+    store.raise_alert("never", "committed")
+    os.kill(os.getpid(), 9)
+"""
+
+WRITES = """
+import sys
+from baton.stores import open_store
+
+open_store(sys.argv[1]).raise_alert("a", "written")
+"""
+
+
+def test_a_forked_child_of_a_writer_that_was_killed_holds_up_nobody(tmp_path):
+    orphan = None
+    command = [sys.executable, "-c", FORKED, str(tmp_path / "team.db")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as first:
+        try:
+            orphan = int(first.stdout.readline())
+            assert first.wait(PATIENCE) == -signal.SIGKILL
+            os.kill(orphan, 0)  # it lives
+            assert ran(WRITES, tmp_path) == (0, [])
+            os.kill(orphan, 0)
+        finally:
+            if orphan:
+                os.kill(orphan, signal.SIGKILL)
+    with Relay(str(tmp_path / "team.db")) as relay:
+        assert [alert.text for alert in relay.alerts()] == ["written"]

@@ -10,6 +10,7 @@ from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
+from weakref import WeakSet
 
 import apsw
 
@@ -36,10 +37,14 @@ class _Forks:
 
     def __init__(self) -> None:
         self.seen = 0
+        self.opened: WeakSet[Database] = WeakSet()
         os.register_at_fork(after_in_child=self._count)
 
     def _count(self) -> None:
         self.seen += 1
+        for database in self.opened:
+            # Shared with the parent, it would keep the lock of a parent that dies while it writes.
+            database.close_gate()
 
 
 @cache
@@ -89,6 +94,7 @@ class Database:
         self._depth = 0
         self._forks = _forks()
         self._born = self._forks.seen
+        self._forks.opened.add(self)
         if self.on_disk:
             self._prepare_file(Path(path))
         flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
@@ -267,9 +273,13 @@ class Database:
         with self._lock:
             if connection := getattr(self, "connection", None):
                 connection.close()
-            if self._gate >= 0:
-                os.close(self._gate)
-                self._gate = -1
+            self.close_gate()
+
+    def close_gate(self) -> None:
+        """Give up the gate: at the end, and in a child, where another process goes on with it."""
+        gate, self._gate = self._gate, -1
+        if gate >= 0:
+            os.close(gate)
 
 
 class _Gate:
