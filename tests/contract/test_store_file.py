@@ -145,6 +145,26 @@ def test_a_network_file_system_is_refused(path, monkeypatch):
     assert not Path(path).exists()
 
 
+def test_a_file_with_two_names_is_refused_for_each_would_have_a_log_of_its_own(store, path):
+    store.raise_alert("a", "text")
+    other = Path(path).with_name("other.db")
+    os.link(path, other)
+    for name in (path, str(other)):
+        with pytest.raises(StoreError, match=r"2 names \(hard links\), each with a log of its own.*find .* -samefile"):
+            open_store(name)
+    assert locked_by_others(path)  # looking drops no lock of the first
+    assert not list(Path(path).parent.glob("other.db?*"))  # nothing beside it
+    other.unlink()
+    again = open_store(path)
+    assert [alert.text for alert in again.alerts()] == ["text"]
+    again.close()
+    link = Path(path).with_name("link.db")
+    link.symlink_to(path)  # SQLite follows it to the one log
+    again = open_store(link)
+    assert [alert.text for alert in again.alerts()] == ["text"]
+    again.close()
+
+
 def in_child(body):
     """What a forked child answers."""
 

@@ -9,6 +9,7 @@ from contextlib import suppress
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any, Literal
 from weakref import WeakSet
 
@@ -120,6 +121,11 @@ class Database:
             )
         if not path.name or path.is_dir():
             raise StoreError(f"store {str(path)!r}: a folder; name a file in it, or :memory: to keep nothing")
+        if path.is_file() and (names := path.stat().st_nlink) > 1:
+            raise StoreError(
+                f"{path}: has {names} names (hard links), each with a log of its own, so that work would be lost; "
+                f"keep one of them (`find . -samefile {quote(str(path))}` lists them)"
+            )
         try:
             with suppress(FileExistsError):
                 path.parent.mkdir(mode=0o700)  # one folder, and not a path to it that may be misspelled
