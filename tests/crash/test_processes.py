@@ -92,3 +92,29 @@ def test_a_forked_child_of_a_writer_that_was_killed_holds_up_nobody(tmp_path):
                 os.kill(orphan, signal.SIGKILL)
     with Relay(str(tmp_path / "team.db")) as relay:
         assert [alert.text for alert in relay.alerts()] == ["written"]
+
+
+REPLACED = """
+import os, sys
+from baton import Relay
+
+relay = Relay(sys.argv[1], lease=3600)
+
+@relay.agent("a")
+async def a(turn):
+    if turn.attempt == 1:
+        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
+    return [turn.attempt, os.getpid()]
+
+print(os.getpid(), flush=True)
+print(relay.run_sync("a", "work", workflow_id="w", timeout=10).output)
+"""
+
+
+def test_a_process_that_turns_into_another_program_gives_up_what_it_held(tmp_path):
+    status, lines = ran(REPLACED, tmp_path)
+    assert status == 0
+    assert lines[0] == lines[1]  # the same process, twice
+    assert lines[2:] == [f"[2, {lines[0]}]"]
+    with Relay(str(tmp_path / "team.db")) as relay:
+        assert "reclaimed" in [one.event_type for one in relay.audit.query(to_agent="a")]
