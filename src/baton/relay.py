@@ -309,7 +309,7 @@ class Relay(Desk):
         asked = {name: given.pop(name) for name in broadcast.HOW if name in given}
         asked["to"] = [codec.plain(one) for one in as_sends(to, task)]
         context = given.pop("context", None) or Context()
-        given["context"] = msgspec.structs.replace(context, metadata={**context.metadata, broadcast.ASKED: asked})
+        given["context"] = msgspec.structs.replace(context, metadata={**context.metadata, prepare.ASKED: asked})
         if all(row.profile.agent_id != SUPERVISOR for row in self.store.agents()):
             self.store.register(self._crew.profiles[SUPERVISOR])
         first, taken = await self._begin(SUPERVISOR, task, {"from_agent": from_agent, **given})

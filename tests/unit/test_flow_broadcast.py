@@ -7,6 +7,7 @@ import pytest
 
 from baton import Budget, Command, HandoffFailed, LimitExceeded, Limits, Malformed, Relay, Send, answer
 from baton.errors import BudgetExceeded, Contradiction, HandoffsDisabled, TimedOut, Undecided, UnknownAgent
+from baton.protocol.context import Context
 from baton.testing import virtual
 from baton.testing.contracts import flaws
 
@@ -304,6 +305,31 @@ def test_from_outside_in_the_name_of_an_agent(relay):
         ("ops", "a", "half"),
         ("ops", "b", "the other half"),
     ]
+
+
+def test_from_outside_nobody_sees_what_the_others_are_asked(relay):
+    seen = {}
+
+    @relay.agent("b")
+    async def b(turn):
+        seen["b"] = dict(turn.handoff.context.metadata)
+        return Command(goto="c")
+
+    @relay.agent("c")
+    async def c(turn):
+        seen["c"] = dict(turn.handoff.context.metadata)
+        return dict(turn.state)
+
+    secret = Send("b", {"salary": 100}, task="for b alone")
+    context = Context(metadata={"ticket": 7})
+    answers = asyncio.run(relay.broadcast([secret, "c"], "work", context=context, visible=True))
+    assert answers.output == [{"salary": 100}, {}]
+    both = {"ticket": 7, "asked_together": ["b", "c"]}
+    assert seen == {"b": both, "c": both}
+    parts = relay.store.find(broadcast_group_id=answers.group_id)
+    assert len(parts) == 3
+    assert all("salary" not in str(one.context) for one in parts)
+    assert [str(one.context).count("for b alone") for one in parts] == [0, 0, 0]
 
 
 def test_a_broadcast_is_remembered(relay):

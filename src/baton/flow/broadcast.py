@@ -10,6 +10,7 @@ import msgspec
 from baton.errors import Malformed, Undecided, named
 from baton.flow import execute
 from baton.flow.crew import objection
+from baton.flow.prepare import ASKED
 from baton.protocol import codec
 from baton.protocol.groups import Answers, tally, undecided
 from baton.protocol.results import Result, Send, failed
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 
 
 HOW = ("aggregate", "field", "visible", "timeout")
-ASKED = "broadcast"  # in the metadata of the handoff: whom to ask, and how
 
 
 class Broadcaster:

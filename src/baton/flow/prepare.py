@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from baton.protocol.variables import Variables
 
 replace = msgspec.structs.replace
+ASKED = "broadcast"  # in the metadata of the supervisor's own handoff: whom to ask, and how
 
 
 def begin(crew: Crew, request: Handoff, limits: Limits, state: Mapping[str, Any] | None = None) -> Offer:
@@ -152,6 +153,9 @@ def scoped(
     history, messages = append(parent.context.history_ref, [*before, asked])
     state_ref, values = crew.freeze(variables)
     context = replace(parent.context, history_ref=history, state_ref=state_ref, completed_work={})
+    if parent.to_agent == SUPERVISOR:  # what one is asked is not for the others
+        metadata = {name: value for name, value in context.metadata.items() if name != ASKED}
+        context = replace(context, metadata=metadata)
     return context, [*messages, *values]
 
 
