@@ -307,6 +307,14 @@ def test_from_outside_in_the_name_of_an_agent(relay):
     ]
 
 
+def test_from_outside_only_those_who_are_asked_count_as_agents():
+    with Relay(limits=Limits(max_agents=2)) as narrow:
+        reviewers(narrow, a="A", b="B", c="C")
+        assert asyncio.run(narrow.broadcast(["a", "b"], "review")).output == ["A", "B"]
+        with pytest.raises(LimitExceeded, match=r"c would be agent 3 of 2 .*\(a, b\)"):
+            asyncio.run(narrow.broadcast(["a", "b", "c"], "review"))
+
+
 def test_from_outside_nobody_sees_what_the_others_are_asked(relay):
     seen = {}
 

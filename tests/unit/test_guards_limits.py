@@ -74,6 +74,10 @@ def test_a_group_is_told_how_many_it_needs(made, more, allowed):
         ((), "b", 0, False),
         (("a",) * 1000, "b", None, True),
         (("a", "c"), "human", 2, True),
+        (("supervisor", "a"), "b", 2, True),
+        (("supervisor", "human", "a"), "b", 2, True),
+        (("supervisor", "human", "a", "c"), "b", 2, False),
+        ((), "supervisor", 0, True),
     ],
 )
 def test_max_agents(present, to, limit, allowed):
@@ -81,7 +85,8 @@ def test_max_agents(present, to, limit, allowed):
     assert (verdict is ALLOW) is allowed
     if not allowed:
         assert (verdict.kind, verdict.error, verdict.limit) == ("refuse", "LimitExceeded", "max_agents")
-        speaks(verdict, "max_agents", *present, "Limits(max_agents=")
+        speaks(verdict, "max_agents", *(set(present) - {"supervisor", "human"}), "Limits(max_agents=")
+        assert "supervisor" not in verdict.reason
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from baton.guards.base import ALLOW, Facts, Verdict
 from baton.protocol.codec import iso, to_microseconds
-from baton.protocol.handoff import HUMAN, Handoff
+from baton.protocol.handoff import HUMAN, SUPERVISOR, Handoff
 from baton.protocol.limits import Limits
+
+_NO_AGENTS = {HUMAN, SUPERVISOR}  # who asks several for a program, and who decides, are none
 
 
 def handoffs(handoff: Handoff, facts: Facts, limits: Limits) -> Verdict:
@@ -30,10 +32,11 @@ def agents(handoff: Handoff, facts: Facts, limits: Limits) -> Verdict:
     allowed = limits.max_agents
     if allowed is None:
         return ALLOW
-    together = len(facts.agents) + (handoff.to_agent not in facts.agents)
-    if together <= allowed or handoff.to_agent == HUMAN:
+    present = [name for name in facts.agents if name not in _NO_AGENTS]
+    together = len(present) + (handoff.to_agent not in present)
+    if together <= allowed or handoff.to_agent in _NO_AGENTS:
         return ALLOW
-    known = ", ".join(facts.agents) or "none"
+    known = ", ".join(present) or "none"
     return _refusal(
         "max_agents",
         f"{handoff.to_agent} would be agent {together} of {allowed} in this workflow",
