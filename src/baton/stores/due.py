@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from math import ceil
 from typing import TYPE_CHECKING
 
+from baton.lifecycle import State
 from baton.protocol.codec import to_microseconds, to_time
+from baton.protocol.handoff import HUMAN
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -19,8 +22,13 @@ def moment(at: int | None) -> datetime | None:
 
 
 def first_due(handoff: Handoff, wait: float | None, now: int) -> int | None:
-    """When to look at a new handoff again: after so many seconds, at its deadline, or never."""
+    """When to look at a new handoff again: after so many seconds, when its time is over, or never.
+
+    The time of an answer runs for agents: a person, also one who approves, has until the deadline.
+    """
     ends = [] if wait is None else [now + int(wait * 1e6)]
+    if handoff.return_protocol.timeout is not None and handoff.state is State.OFFERED and handoff.to_agent != HUMAN:
+        ends.append(now + ceil(handoff.return_protocol.timeout * 1e6))
     if handoff.deadline is not None:
         ends.append(to_microseconds(handoff.deadline))
     return min(ends, default=None)

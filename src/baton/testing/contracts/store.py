@@ -12,7 +12,7 @@ from baton.guards.health import failed as failed_check
 from baton.lifecycle import Event, State
 from baton.protocol.codec import EPOCH, canonical_record, digest, to_microseconds
 from baton.protocol.context import Blob
-from baton.protocol.handoff import Rationale
+from baton.protocol.handoff import Rationale, ReturnProtocol
 from baton.protocol.limits import Limits
 from baton.protocol.profile import Profile
 from baton.protocol.results import failed
@@ -246,8 +246,11 @@ class StoreContract(HandoffContract):
         asked = self.offer(request(limits=limits), Verdict("ask"))
         rejected = self.offer(request(limits=limits), Verdict("reject"))
         urgent = self.offer(request(limits=limits, deadline=soon))
-        self.offer(request("human", limits=limits))
-        expected = {rejected.id: 0, urgent.id: 3, offered.id: 7, asked.id: 60}
+        short = ReturnProtocol(expected=True, timeout=5.0)
+        hasty = self.offer(request(limits=limits, return_protocol=short))
+        self.offer(request("human", limits=limits, return_protocol=short))
+        pondered = self.offer(request(limits=limits, return_protocol=short), Verdict("ask"))
+        expected = {rejected.id: 0, urgent.id: 3, hasty.id: 5, offered.id: 7, asked.id: 60, pondered.id: 60}
         due = {h.id: h.due_at for h in self.store.find() if h.due_at is not None}
         assert {i: (to_microseconds(at) - now) / 1e6 for i, at in due.items()} == expected
         assert self.store.next_due() == now
