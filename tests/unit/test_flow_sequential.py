@@ -7,9 +7,10 @@ import operator
 import pickle
 import time
 
+import msgspec
 import pytest
 
-from baton import Artifact, Command, HandoffFailed, Relay, Return, answer
+from baton import Artifact, Command, HandoffFailed, Relay, Return, Send, answer
 from baton.errors import Malformed, UnknownAgent
 from baton.protocol.results import Account, Updates
 
@@ -190,6 +191,56 @@ def test_parent_in_a_nested_relay_moves_control_out(relay):
         ]
         assert [(h.from_agent, h.to_agent) for h in result.handoffs] == [("writers", "print")]
         assert {h.status for h in inner.store.find()} == {"completed"}
+
+
+def test_parent_takes_everything_of_a_command_along(relay):
+    made = Artifact(id="plan", path="out/plan.md")
+
+    @relay.agent("print", capabilities=["printing"])
+    async def printer(turn):
+        names = [item.path for item in turn.handoff.context.artifacts]
+        return [turn.task, turn.handoff.from_agent, dict(turn.state), names]
+
+    relay.agent("copy")(printer)
+    several = [Send("print", {"size": 1}, task="print it"), Send("copy", task="copy it")]
+    commands = {
+        "several": Command(goto=several, update={"x": 1}),
+        "one": Command(goto="print", artifacts=(made,), update={"x": 1}, task="print it"),
+        "needs": Command(needs=("printing",), task="print it"),
+    }
+    with Relay() as inner:
+
+        @inner.agent("printer", capabilities=["printing"])
+        async def wrong(turn):
+            return "inside"
+
+        @inner.agent("entry")
+        async def entry(turn):
+            return msgspec.structs.replace(commands[turn.task], graph=Command.PARENT)
+
+        relay.nest("team", inner, "entry")
+        out = {name: relay.run_sync("team", name).output for name in commands}
+        assert {one.to_agent for one in inner.store.find()} == {"entry"}
+    assert out == {
+        "several": [
+            ["print it", "team", {"x": 1, "size": 1}, []],
+            ["copy it", "team", {"x": 1}, []],
+        ],
+        "one": ["print it", "team", {"x": 1}, ["out/plan.md"]],
+        "needs": ["print it", "team", {}, []],
+    }
+
+
+def test_what_a_nested_relay_made_is_part_of_its_answer(relay):
+    with Relay() as inner:
+
+        @inner.agent("entry")
+        async def entry(turn):
+            return answer("done", artifacts=(Artifact(id="plan", path="out/plan.md"),))
+
+        relay.nest("team", inner, "entry")
+        made = relay.run_sync("team", "work").answer.context_updates.artifacts_produced
+    assert [item.path for item in made] == ["out/plan.md"]
 
 
 def test_a_nested_relay_answers_with_its_state_and_what_it_used(relay):

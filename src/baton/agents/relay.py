@@ -9,7 +9,7 @@ import msgspec
 
 from baton.errors import NotFound
 from baton.protocol.codec import convert
-from baton.protocol.results import Command, Return, Send, Updates
+from baton.protocol.results import Command, Return
 from baton.protocol.variables import DECISIONS
 
 if TYPE_CHECKING:
@@ -50,14 +50,13 @@ class RelayAgent:
         decided += [onward[DECISIONS]] if isinstance(onward.get(DECISIONS), str) else onward.get(DECISIONS, ())
         changed = {**changed, **onward, **({DECISIONS: decided} if decided else {})}
         if answer.onward:
-            goto = answer.onward["goto"]
-            goto = goto if isinstance(goto, str) else [convert(one, Send, "Command.goto") for one in goto]
-            return Command(**{**answer.onward, "goto": goto, "tokens": result.tokens, "update": changed})
+            command = convert(answer.onward, Command, "onward")
+            return msgspec.structs.replace(command, tokens=result.tokens, update=changed)
         return Return(
             status=answer.status,
             result=answer.result,
             audit=msgspec.structs.replace(answer.audit, tokens_consumed=result.tokens),
-            context_updates=Updates(variables_changed=changed),
+            context_updates=msgspec.structs.replace(answer.context_updates, variables_changed=changed),
         )
 
     def _workflow(self, turn: Turn) -> str:

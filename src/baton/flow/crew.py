@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from baton.protocol.handoff import Handoff
     from baton.protocol.profile import Profile
     from baton.protocol.registry import Described
-    from baton.protocol.results import Return
+    from baton.protocol.results import Command, Return
     from baton.protocol.variables import Reducer
     from baton.stores.base import Store
 
@@ -170,6 +170,10 @@ class Crew:
                 logger.warning(
                     "approve names %s, and no agent is called so: nobody is asked about it; %s", name, near(name, known)
                 )
+
+    def leads_out(self, command: Command) -> bool:
+        """Whether it is a command for the relay around this one."""
+        return self.nested and command.graph == command.PARENT
 
     def variables(self, ref: str) -> Variables:
         """Shared variables by digest; the newest are kept at hand."""

@@ -130,7 +130,7 @@ async def _worked(crew: Crew, turn: LiveTurn) -> Any:
     value = await crew.agents[turn.handoff.to_agent].run(turn)
     if not isinstance(value, Command) or isinstance(value.goto, str):
         return value
-    return value if crew.nested and value.graph == Command.PARENT else await turn.spread(value)
+    return value if crew.leads_out(value) else await turn.spread(value)
 
 
 def _told(error: BaseException) -> str:

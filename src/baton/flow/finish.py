@@ -49,7 +49,7 @@ MILLISECOND = timedelta(milliseconds=1)
 def settle(crew: Crew, handoff: Handoff, value: Any, running: Running | None = None) -> Step:
     """The step that follows from what the agent gave back."""
     value, done = see(crew, handoff, value)
-    if isinstance(value, Command) and not (crew.nested and value.graph == Command.PARENT):
+    if isinstance(value, Command) and not crew.leads_out(value):
         return _move(crew, handoff, value, done, running)
     if isinstance(value, Escalate):
         way, owner = escalate.ahead(crew, handoff), {"epoch": handoff.epoch, "by": handoff.to_agent}
@@ -175,8 +175,8 @@ def _move(crew: Crew, handoff: Handoff, command: Command, done: Return | None, r
 
 def _onward(command: Command) -> Return:
     """The answer of a relay inside another one, which tells the outer one where the work goes."""
-    goto = command.goto if isinstance(command.goto, str) else [plain(one) for one in command.goto]
-    onward = {"goto": goto, "update": command.update, "reason": command.reason, "task": command.task}
+    onward = {name: plain(getattr(command, name)) for name in ("goto", "reason", "task", "artifacts", "needs")}
+    onward["update"] = command.update
     return Return(onward=onward, audit=Account(tokens_consumed=command.tokens))
 
 
