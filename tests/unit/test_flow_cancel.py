@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from baton import Command, Handoff, HandoffFailed, Relay, TimedOut
+from baton import Command, Handoff, HandoffFailed, Relay, Send, TimedOut
 
 
 @pytest.fixture(params=["memory", "file"])
@@ -278,3 +278,34 @@ def test_a_function_whose_claim_is_lost_holds_nobody_up(relay):
     assert not end.is_set()
     end.set()
     assert relay.result("w").status == "cancelled"
+
+
+def test_who_cancels_the_whole_stops_what_nobody_waits_for_too(relay):
+    works, stopped = set(), set()
+
+    @relay.agent("part")
+    async def part(turn):
+        works.add(turn.task)
+        try:
+            await asyncio.sleep(30)
+        except asyncio.CancelledError:
+            stopped.add(turn.task)
+            raise
+
+    @relay.agent("lead")
+    async def lead(turn):
+        return (await turn.broadcast([Send("part", task="awaited"), Send("part", task="beside", returns=False)])).output
+
+    async def main():
+        run = asyncio.create_task(relay.run("lead", "work", workflow_id="w"))
+        while len(works) < 2:  # noqa: ASYNC110 - the bodies say when
+            await asyncio.sleep(0.01)
+        root = relay.store.find(to_agent="lead")[0]
+        relay.cancel(root.id, by="ada")
+        async with asyncio.timeout(10):
+            return await asyncio.gather(run, return_exceptions=True)
+
+    (error,) = asyncio.run(main())
+    assert "called off by ada" in str(error)
+    assert stopped == {"awaited", "beside"}
+    assert {one.status for one in relay.store.find(workflow_id="w")} == {"cancelled"}

@@ -191,7 +191,7 @@ def _say(call: Call, value: Reject | Defer, said: str) -> int:
 
 @verb(HANDOFF, REASON, BY, examples=('baton handoff cancel 3fa2c81b --reason "the customer called back"',))
 def handoff_cancel(call: Call) -> int:
-    """Call work off. Who works on it is told, and an answer that still comes is not applied."""
+    """Call work off, with all that it delegated. Who works on it is told; an answer that still comes is not applied."""
     relay = call.relay()
     handoff = find(relay, call.args.id)
     done = relay.cancel(handoff.id, by=call.args.by or config.person(), reason=call.args.reason)

@@ -136,7 +136,10 @@ class Desk:
         return self._apply(Step(id=handoff_id, event=Event.DENY, by=by, reason=reason, result=result))
 
     def cancel(self, handoff_id: str, *, by: str = "", reason: str = "") -> Handoff:
-        """Call a handoff off, with what it delegated; who works on it is told, and the answer is not applied."""
+        """Call a handoff off, with all that it delegated and that has not ended.
+
+        Who works on it is told, and the answer is not applied.
+        """
         result = failed(f"Cancelled: {reason or f'called off by {by or HUMAN}'}", retryable=False)
         step = Step(id=handoff_id, event=Event.CANCEL, by=by, reason=reason, result=result)
         return self._apply(step)

@@ -307,12 +307,13 @@ class Plan(Change, gc=False):
         return moved
 
     def _call_off(self, parent: Handoff, by: str) -> None:
-        """Cancel what an ended handoff had delegated: nobody waits for it any more."""
+        """Cancel what an ended handoff had delegated and waited for; after a cancel, all that it had delegated."""
         why = f"the work that it was a part of was {parent.status}"
         result = failed(f"Cancelled: {why}", retryable=False)
         for part in self.rows.parts(parent.id):
             row = self.rows.row(part)
-            if row.handoff.return_protocol.expected:  # the others nobody waits for: they go on
+            # What nobody waits for goes on, unless all of it is called off.
+            if row.handoff.return_protocol.expected or parent.state is State.CANCELLED:
                 self.closed.add(row.handoff.broadcast_group_id)
                 step = Step(id=part, event=Event.CANCEL, by=by, reason=why, result=result)
                 self.apply(step, row, State.CANCELLED)

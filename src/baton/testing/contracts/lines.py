@@ -9,6 +9,7 @@ import msgspec
 from baton.errors import Fenced
 from baton.guards.base import Verdict
 from baton.lifecycle import Event, State
+from baton.protocol.handoff import ReturnProtocol
 from baton.protocol.limits import Limits
 from baton.stores.base import Step
 from baton.testing.contracts.contract import HandoffContract, refuses
@@ -53,6 +54,23 @@ class LineContract(HandoffContract):
         assert self.store.returned(works.id).error.startswith("Cancelled: the work that it was a part of")
         assert names(self.store, below.id)[-1] == "cancelled"
         refuses(Fenced, self.step, works, Event.COMPLETE, result=answer("late"))
+        assert flaws(self.store) == []
+
+    def test_a_cancel_calls_off_what_nobody_waits_for_too_and_another_end_does_not(self) -> None:
+        alone = ReturnProtocol(expected=False)
+        for event in (Event.CANCEL, Event.COMPLETE, Event.FAIL):
+            parent = self.claimed()
+            beside, awaited = self.claimed(delegation(parent, return_protocol=alone)), self.claimed(delegation(parent))
+            on_its_way = following(beside, "c", return_protocol=alone)
+            below = self.claimed(delegation(awaited, return_protocol=alone))
+            moved_on = self.step(beside, Event.COMPLETE, result=answer("on"), then=on_its_way).then
+            done = self.claimed(delegation(parent))
+            left = self.claimed(delegation(done, return_protocol=alone))
+            self.step(done, Event.COMPLETE, result=answer())
+            self.step(parent, event, result=answer())
+            off, on = State.CANCELLED, State.OFFERED if event is not Event.CANCEL else State.CANCELLED
+            # What was below work that is called off is called off with it; what completed work left behind goes on.
+            assert self.states(awaited, below, moved_on, left) == [off, off, on, State.CLAIMED], event
         assert flaws(self.store) == []
 
     def test_work_that_is_parked_keeps_its_parts(self) -> None:
