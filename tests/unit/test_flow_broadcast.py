@@ -358,6 +358,34 @@ def test_a_broadcast_is_remembered(relay):
     assert calls == ["a", "a"]
 
 
+def test_a_key_of_one_way_to_ask_is_no_key_of_another(relay):
+    @relay.agent("say")
+    async def say(turn):
+        return turn.task
+
+    @relay.agent("lead")
+    async def lead(turn):
+        said = {}
+        for key in ("k", "k:1", "goto", "goto:1", "broadcast:k:1", "delegate:goto:1"):
+            said[key] = (await turn.delegate("say", f"delegate {key}", key=key)).output
+        for key in ("k", "goto"):
+            said[f"both {key}"] = (await turn.broadcast(["say"], f"broadcast {key}", key=key)).output[0]
+        asked = asyncio.ensure_future(turn.escalate("escalate k", key="k", rationale="two ways"))
+        relay.give_back((await until(relay.waiting))[0].id, "escalate k", by="ada")
+        said["up"] = (await asked).output
+        assert said == {
+            **{key: f"delegate {key}" for key in list(said)[:6]},
+            "both k": "broadcast k", "both goto": "broadcast goto", "up": "escalate k",
+        }  # fmt: skip
+        return Command(goto=[Send("say", task="goto")])
+
+    assert relay.run_sync("lead", "review").output == ["goto"]
+    parts = {one.part: one.task for one in relay.store.find(from_agent="lead")}
+    assert (parts["k"], parts["goto:1"]) == ("delegate k", "goto")  # as they are called in older stores
+    groups = [one.broadcast_group_id for one in relay.store.find(from_agent="lead") if one.type == "broadcast"]
+    assert len(set(groups)) == len(groups) == 3
+
+
 def test_wrong_calls_say_what_is_right(relay):
     reviewers(relay, a="A")
     wrong = [

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
 
 replace = msgspec.structs.replace
 
+WAYS = ("delegate", "broadcast", "escalate", "goto", HUMAN)  # what the key of a part may begin with
 PATIENCE = 30 * 86400.0  # how long a person may take to answer
 
 
@@ -154,7 +155,7 @@ class LiveTurn:
 
     async def delegate(self, to: str, task: str, *, key: str = "", **options: Unpack[PartOptions]) -> Return:
         closed(options, PartOptions, "turn.delegate")
-        key = self._next_key(key, [to, task])
+        key = self._next_key("delegate", key, [to, task])
         child, blobs = self._part(to, task, key, options)
         made, answer = await self._crew.entrust(self._offer(child, blobs))
         self._gain([(made, answer)])
@@ -162,7 +163,7 @@ class LiveTurn:
 
     async def escalate(self, question: str, *, key: str = "", **options: Unpack[PartOptions]) -> Return:
         closed(options, PartOptions, "turn.escalate")
-        key = self._next_key(key, ["escalate", question])
+        key = self._next_key("escalate", key, ["escalate", question])
         given: dict[str, Any] = {"on_timeout": "escalate", "on_failure": "escalate", **options}
         to = escalate.ahead(self._crew, self.handoff).next.to
         try:
@@ -174,7 +175,7 @@ class LiveTurn:
             if to == HUMAN:
                 raise
             # A guard keeps it from the next rung: the way to a person is never cut off.
-            last = self._part(HUMAN, question, f"{key}:{HUMAN}", given, type="escalation")
+            last = self._part(HUMAN, question, f"{HUMAN}:{key}", given, type="escalation")
             made, answer = await self._crew.entrust(self._offer(*last))
         self._gain([(made, answer)])
         return answer
@@ -184,7 +185,11 @@ class LiveTurn:
     ) -> Answers:
         closed(options, GroupOptions, "turn.broadcast")
         sends = as_sends(to, task or self.task)
-        key = self._next_key(key, [[one.agent, one.task] for one in sends])
+        key = self._next_key("broadcast", key, [[one.agent, one.task] for one in sends])
+        return await self._together(key, sends, options)
+
+    async def _together(self, key: str, sends: list[Send], options: Mapping[str, Any]) -> Answers:
+        """Ask everybody under this key, and gain what they changed."""
         given: dict[str, Any] = {**options}
         mode, field, visible = given.pop("aggregate", "all"), given.pop("field", ""), given.pop("visible", False)
         rule = Aggregation(mode=mode, field=field, asked=sum(one.returns for one in sends))
@@ -222,14 +227,19 @@ class LiveTurn:
             replace(child, broadcast_group_id=group, aggregation=counted, return_protocol=protocol), blobs
         )
 
-    def _next_key(self, key: str, asked: Any) -> str:
-        """By what a part is remembered; refused where this agent works alone."""
+    def _next_key(self, way: str, key: str, asked: Any) -> str:
+        """By what a part is remembered: each way to ask has keys of its own. Refused where this agent works alone."""
+        self._refuse_alone()
+        self._asked += 1
+        key = key or f"{self._asked}:{codec.digest(codec.canonical(asked))[:16]}"
+        plain = way == "delegate" and key.partition(":")[0] not in WAYS
+        return key if plain else f"{way}:{key}"
+
+    def _refuse_alone(self) -> None:
         if not self._crew.settings.handoffs or self.alone:
             raise HandoffsDisabled(
                 f"{self.handoff.to_agent} works alone: {self.alone or 'handoffs are off'}; answer yourself"
             )
-        self._asked += 1
-        return key or f"{self._asked}:{codec.digest(codec.canonical(asked))[:16]}"
 
     def _part(
         self, to: str, task: str, key: str, options: Mapping[str, Any], **fields: Any
@@ -267,7 +277,8 @@ class LiveTurn:
             self._running.gained, self._state = replace(gained, variables=after), None
         self._running.artifacts += command.artifacts + named(command.update, agent)
         task = command.task or self.task
-        answers = await self.broadcast(list(command.goto), task, key="goto", reason=command.reason)
+        self._refuse_alone()
+        answers = await self._together("goto", as_sends(command.goto, task), {"reason": command.reason})
         given = answer(answers.output, status=answers.status, tokens=command.tokens)
         return given if answers.success else replace(given, error=answers.error)
 
