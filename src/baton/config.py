@@ -62,6 +62,11 @@ def _login() -> str:
         raise Malformed(f"user {os.getuid()} has no name here; say who you are with --by NAME or BATON_USER") from None
 
 
+def telemetry(given: str | None = None) -> str:
+    """Who is told of the ten steps: what was named, else BATON_TELEMETRY, else nobody."""
+    return given or os.environ.get("BATON_TELEMETRY", "")
+
+
 def coloured() -> bool:
     """Whether this user wants colours on a terminal."""
     return not any(os.environ.get(name) for name in ("BATON_NO_COLOR", "NO_COLOR")) and os.environ.get("TERM") != "dumb"

@@ -22,6 +22,7 @@ exhaustive tests are derived from `TABLE`.
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Literal, get_args
 
 
 class State(StrEnum):
@@ -118,6 +119,13 @@ TABLE: dict[State, dict[Event, State]] = {
     _S.CANCELLED: {},
     _S.REFUSED: {},
 }
+
+# The ten steps of a handoff, in the order of the protocol. The map of `flow`, the architecture page and every trace
+# use these names.
+StepName = Literal[
+    "trigger", "prepare", "validate", "initiate", "acknowledge", "accept", "execute", "return", "complete", "release",
+]  # fmt: skip
+STEPS: tuple[StepName, ...] = get_args(StepName)
 
 ENDED = frozenset(state for state, row in TABLE.items() if not row)
 OPEN = frozenset(TABLE) - ENDED

@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from baton.agents.base import Agent
+    from baton.telemetry.base import Hook, Passed
 
 
 class Relay(Desk):
@@ -73,7 +74,7 @@ class Relay(Desk):
         `handoffs=False` keeps agents from handing on; `independent=True` lets one finish alone when its handoff is
         refused; `durability="process"` survives a crash of the program but not of the machine; `checkpoints` is the
         folder of the audit's checkpoints. Settings: lease, backoff, routes, delegation_timeout, sequence,
-        escalation, reducers, roots, health, registry.
+        escalation, reducers, roots, health, registry, telemetry.
         """
         closed(settings, SettingOptions, "Relay", "limits", "handoffs", "independent", "durability", "checkpoints")
         most = as_limits(limits) or Limits()
@@ -82,7 +83,7 @@ class Relay(Desk):
             given["delegation_timeout"] = codec.seconds(given["delegation_timeout"], "delegation_timeout")
         given["escalation"] = as_ladder(given.get("escalation", ()))
         given["health"] = as_rules(given.get("health"))
-        registry = given.pop("registry", None)
+        registry, hooks = given.pop("registry", None), given.pop("telemetry", ())
         self.store = open_store(url, durability=durability)
         chosen = Settings(limits=most, handoffs=handoffs, independent=independent, **given)
         self._crew = Crew(self.store, identity(), chosen)
@@ -93,12 +94,13 @@ class Relay(Desk):
         self._crew.profiles[SUPERVISOR] = Profile(agent_id=SUPERVISOR, description="asks several agents at once")
         self.audit = AuditTrail(self.store, checkpoints)
         self._crew.seal = self.audit.seal
-        if registry is not None:
-            try:
+        try:
+            self.observe(*([hooks] if isinstance(hooks, str) else hooks))
+            if registry is not None:
                 self.read_registry(registry)
-            except BaseException:
-                self.store.close()
-                raise
+        except BaseException:
+            self.store.close()
+            raise
 
     def agent(self, name: str, **profile: Unpack[ProfileOptions]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         """Register a function as an agent; it is called with a `Turn`, its docstring becomes the description.
@@ -324,6 +326,8 @@ class Relay(Desk):
         """Offer work without waiting; a worker of the receiver takes it."""
         prepared = prepare.begin(self._crew, request, self._limits(as_limits(limits)))
         made, verdict = self.store.offer(prepared, self._crew.judge_offer)
+        if made.id == prepared.handoff.id:
+            self._crew.tell("initiated", made)
         if verdict.kind == "refuse":
             raise named(verdict.error, verdict.reason)
         self._crew.hub.notify()
@@ -346,6 +350,17 @@ class Relay(Desk):
     def listen(self, listener: Callable[[str, Handoff], None]) -> None:
         """Be called with the event and the handoff at every step that this process takes."""
         self._crew.listeners.append(listener)
+
+    def observe(self, *hooks: str | Hook | Callable[[Passed], object]) -> None:
+        """Tell these of the ten steps of each handoff: "log", "opentelemetry", "prometheus", a Hook, a function.
+
+        "installed" stands for all of the three whose packages are there.
+        """
+        if hooks:
+            from baton.telemetry import chosen
+
+            trace = self._crew.trace
+            self._crew.observe(chosen(hooks, trace.hooks if trace is not None else ()))
 
     def recover(self) -> list[Step]:
         """Move what is due and take back what dead workers of this host held."""

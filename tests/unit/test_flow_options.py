@@ -240,9 +240,8 @@ def test_durations_may_be_words():
 def test_the_lists_of_options_have_every_field():
     fields = set(Profile.__struct_fields__) - {"agent_id"}
     assert set(ProfileOptions.__optional_keys__) == fields | {"autonomy"}
-    assert set(SettingOptions.__optional_keys__) == set(Settings.__struct_fields__) - {
-        "limits", "handoffs", "independent",
-    }  # fmt: skip
+    own = {"limits", "handoffs", "independent"}
+    assert set(SettingOptions.__optional_keys__) == set(Settings.__struct_fields__) - own | {"telemetry"}
     known = set(Handoff.__struct_fields__)
     own = {"limits", "complexity", "state", "capabilities", "risk", "rationale", "on_failure", "on_timeout"}
     assert set(RunOptions.__optional_keys__) - own <= known - set(SUPERVISED) - {"parent_id", "part"}

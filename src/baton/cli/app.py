@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from types import ModuleType
 
+TELEMETRY = argument(
+    "--telemetry", metavar="HOOKS", help="log, opentelemetry, prometheus, or installed; else BATON_TELEMETRY"
+)
 OURS = str(Path(__file__).parents[1])
 APP = argument(
     "--app", required=True, metavar="MODULE:RELAY", help="your module, or path/to/its.py, and the Relay in it"
@@ -37,6 +40,7 @@ def application(call: Call) -> Relay:
     _registry(call, found)
     if found.store.url != call.url:
         call.screen.store = found.store.url  # hints lead to where the work is
+    call.observe(found)
     return found
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 from collections.abc import Callable
 from importlib import import_module
 from inspect import cleandoc
@@ -124,7 +125,16 @@ class Call:
             self._relay = Relay(self.url)
             if self.agents is not None:
                 self._relay.read_registry(self.agents, enrol=create)
+            self.observe(self._relay)
         return self._relay
+
+    def observe(self, relay: Relay) -> None:
+        """Tell whom the environment or the command line names of each step; log lines go to standard error."""
+        hooks = config.telemetry(getattr(self.args, "telemetry", None))
+        relay.observe(hooks)
+        if hooks and not (logger := logging.getLogger("baton.telemetry")).handlers:
+            logger.addHandler(logging.StreamHandler())
+            logger.setLevel(logging.INFO)
 
     def gone(self) -> str:
         """The log that stood where there is no store any more, and how far it is known to have come."""

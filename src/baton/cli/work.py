@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from baton import clock
-from baton.cli.app import APP, application
+from baton.cli.app import APP, TELEMETRY, application
 from baton.cli.call import Call, argument, counting, seconds, verb
 from baton.cli.records import AN_ID, counted, full_id, lasting, placed, record, route
 from baton.errors import BatonError, HandoffsDisabled, Malformed, TimedOut
@@ -34,6 +34,7 @@ UNWELCOME = {"waits", "failed", "deferred", "parked", "rejected", "refused", "ca
 
 @verb(
     APP,
+    TELEMETRY,
     argument("--slots", type=counting(1), default=4, metavar="N", help="how much to do at once (default 4)"),
     examples=("baton worker --app shop:relay --slots 8",),
 )
@@ -145,6 +146,7 @@ class Log:
     argument("--conversation", metavar="ID", help="the conversation that it belongs to: its id in full, or a new one"),
     argument("--enable-handoffs", action="store_true", help="agents may hand work on (default: as the Relay says)"),
     argument("--no-handoffs", action="store_true", help="each agent finishes alone"),
+    TELEMETRY,
     argument("--on-failure", choices=("retry", "escalate", "fail"), help="what happens after an error (default: fail)"),
     examples=('baton run --app shop:relay triage "please refund me"', "baton run --app shop:relay --resume 3fa2c81b"),
 )

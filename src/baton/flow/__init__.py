@@ -1,4 +1,4 @@
-"""The ten steps of a handoff, in the order of the protocol.
+"""The ten steps of a handoff, in the order of the protocol; `lifecycle.STEPS` names them, a trace shows them.
 
 | step | what happens | where |
 |---|---|---|

@@ -60,6 +60,8 @@ async def gather(crew: Crew, offers: Sequence[Offer], rule: Aggregation) -> tupl
     awaited = [handoff for handoff in made if not is_aside(handoff)]
     crew.leave([handoff for handoff in made if is_aside(handoff) and handoff.to_agent in crew.agents])
     answers = await _answers(crew, awaited, rule)
+    if crew.trace is not None and awaited:
+        crew.trace.joined(made[0].parent_id, awaited)
     return awaited, _counted(made[0].broadcast_group_id, rule, answers)
 
 

@@ -7,7 +7,7 @@ import logging
 from collections import OrderedDict
 from concurrent.futures import Future
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from weakref import WeakKeyDictionary
 
 import msgspec
@@ -38,11 +38,16 @@ if TYPE_CHECKING:
     from baton.protocol.results import Command, Return
     from baton.protocol.variables import Reducer
     from baton.stores.base import Store
+    from baton.telemetry.base import Hook
+    from baton.telemetry.trace import Trace
 
 T = TypeVar("T")
 logger = logging.getLogger("baton")
 
 CACHED_STATES = 256
+JUDGES: dict[str, Literal["validate", "acknowledge"]] = {
+    "judge_offer": "validate", "judge_group": "validate", "judge_claim": "acknowledge",
+}  # fmt: skip
 BOUNDS = ("max_handoffs", "max_agents", "max_depth", "max_tokens", "max_cost", "max_seconds", "max_escalations")
 
 
@@ -125,6 +130,7 @@ class Crew:
         self.running: dict[str, Running] = {}
         self.outlasting: dict[tuple[str, int], tuple[Handoff, Future[Any]]] = {}  # cancelled; their functions go on
         self.listeners: list[Callable[[str, Handoff], None]] = []
+        self.trace: Trace | None = None  # where somebody wants to be told of each step
         self.failures: dict[str, BaseException] = {}
         self.seal: Callable[[], int] = lambda: 0
         self.minders: WeakKeyDictionary[asyncio.AbstractEventLoop, Any] = WeakKeyDictionary()
@@ -248,8 +254,22 @@ class Crew:
         if not task.cancelled() and (error := task.exception()) is not None:
             logger.error("work for whose answer nobody waits stopped", exc_info=error)
 
+    def observe(self, hooks: Sequence[Hook]) -> None:
+        """Tell these hooks, too, of every step that is taken from now on."""
+        if not hooks:
+            return
+        if self.trace is None:
+            from baton.telemetry.trace import Trace
+
+            self.trace = Trace()
+            for name, step in JUDGES.items():  # so that nobody pays for it who is not told
+                setattr(self, name, self.trace.timed(step, getattr(self, name)))
+        self.trace.hooks += hooks
+
     def tell(self, event: str, handoff: Handoff) -> None:
-        """Let the listeners know what happened."""
+        """Let the hooks and the listeners know what happened."""
+        if self.trace is not None:
+            self.trace.told(event, handoff)
         for listener in self.listeners:
             try:
                 listener(event, handoff)

@@ -69,8 +69,9 @@ class Desk:
             estimate=None if estimate is None else self.store.now() + int(estimate * 1e6),
         )
         grant = self.store.claim(claim, self._crew.judge_claim)
-        if grant.won:
+        if grant.won and grant.handoff is not None:
             health.acknowledged(self._crew, agent)
+            self._crew.tell("accepted", grant.handoff)
         return grant
 
     def give_back(self, handoff_id: str, value: Any, *, epoch: int | None = None, by: str = "") -> Handoff:
@@ -86,6 +87,8 @@ class Desk:
         if epoch is None and handoff.holder.removesuffix(LEASED) != self._crew.holder:
             raise Malformed(f"handoff {handoff_id}: give the epoch of the claim that this answers, as claim() gave it")
         step = finish.settle(self._crew, handoff, value)
+        if self._crew.trace is not None:
+            self._crew.trace.settled(handoff_id)
         return self._apply(msgspec.structs.replace(step, epoch=handoff.epoch if epoch is None else epoch))
 
     def _answer_for_person(self, handoff: Handoff, value: Any, by: str) -> Handoff:

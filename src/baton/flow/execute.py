@@ -54,7 +54,8 @@ async def execute(crew: Crew, handoff: Handoff, running: Running, alone: str = "
     try:
         if before is not None or crew.outlasting:
             await _alone(crew, handoff, before)
-        return _given(running, await _worked(crew, turn))
+        work = _worked(crew, turn)
+        return _given(running, await (work if crew.trace is None else crew.trace.work(handoff, work)))
     except (KeyboardInterrupt, GeneratorExit):
         raise
     except asyncio.CancelledError:

@@ -50,6 +50,8 @@ def settle(crew: Crew, handoff: Handoff, value: Any, running: Running | None = N
     """The step that follows from what the agent gave back."""
     value, done = see(crew, handoff, value)
     if isinstance(value, Command) and not crew.leads_out(value):
+        if crew.trace is not None:
+            crew.trace.due(handoff.id)
         return _move(crew, handoff, value, done, running)
     if isinstance(value, Escalate):
         way, owner = escalate.ahead(crew, handoff), {"epoch": handoff.epoch, "by": handoff.to_agent}
@@ -182,6 +184,8 @@ def _onward(command: Command) -> Return:
 
 async def apply(crew: Crew, step: Step) -> Moved:
     """Commit a step and say so."""
+    if crew.trace is not None:
+        crew.trace.settled(step.id)
     moved = await crew.commit(
         lambda: crew.store.advance(step, crew.judge_offer, crew.judge_claim), lambda moved: give_back(crew, moved.then)
     )

@@ -27,4 +27,6 @@ async def make(crew: Crew, offer: Offer, *, take: bool = True) -> tuple[Handoff,
     made = handoff.id == offer.handoff.id
     if made:
         crew.tell("initiated", handoff)
+        if handoff.state is State.CLAIMED:
+            crew.tell("accepted", handoff)
     return handoff, verdict, made and handoff.state is State.CLAIMED

@@ -30,6 +30,8 @@ ASKED = "broadcast"  # in the metadata of the supervisor's own handoff: whom to 
 
 def begin(crew: Crew, request: Handoff, limits: Limits, state: Mapping[str, Any] | None = None) -> Offer:
     """The first handoff of a workflow: a person's or program's request to an agent."""
+    if crew.trace is not None:
+        crew.trace.due()
     crew.check_approve(limits)
     request = checked(from_outside(request))
     handoff_id = request.id or clock.new_id()
@@ -55,6 +57,8 @@ def begin(crew: Crew, request: Handoff, limits: Limits, state: Mapping[str, Any]
             state_ref=state_ref,
         ),
     )
+    if crew.trace is not None:
+        handoff = crew.trace.prepared(handoff)
     flow = Workflow(id=workflow_id, root_id=handoff_id, conversation_id=handoff.conversation_id, limits=limits)
     return Offer(handoff=handoff, fingerprint=fingerprint(handoff), blobs=[*messages, *values], workflow=flow)
 
@@ -110,6 +114,8 @@ def follow(crew: Crew, before: Handoff, command: Command, to_agent: str, context
         broadcast_group_id=before.broadcast_group_id,
         aggregation=before.aggregation,
     )
+    if crew.trace is not None:
+        handoff = crew.trace.prepared(handoff)
     # Where the receiver lives in this process, offer and claim share a commit: no moment without an owner.
     take = crew.claim if to_agent in crew.agents else None
     return Offer(handoff=handoff, fingerprint=fingerprint(handoff), blobs=blobs, take=take)

@@ -240,6 +240,8 @@ class LiveTurn:
             raise HandoffsDisabled(
                 f"{self.handoff.to_agent} works alone: {self.alone or 'handoffs are off'}; answer yourself"
             )
+        if self._crew.trace is not None:
+            self._crew.trace.due(self.handoff.id)
 
     def _part(
         self, to: str, task: str, key: str, options: Mapping[str, Any], **fields: Any
@@ -256,6 +258,8 @@ class LiveTurn:
         return replace(child, context=known[0]), known[1]
 
     def _offer(self, child: Handoff, blobs: list[Blob]) -> Offer:
+        if self._crew.trace is not None:
+            child = self._crew.trace.prepared(child)
         return Offer(handoff=child, fingerprint=fingerprint(child), blobs=blobs, parent_epoch=self.handoff.epoch)
 
     def _gain(self, parts: Sequence[tuple[Handoff, Return]]) -> None:

@@ -120,6 +120,7 @@ class SettingOptions(TypedDict, total=False):
     sequence: Mapping[str, str]  # who comes next when an agent is done
     escalation: Sequence[str]  # the ladder: who decides what others cannot, lowest first; in the end a person
     reducers: Mapping[str, Callable[[Any, Any], Any]]  # joins what is written to a variable; "*" is any other one
+    telemetry: str | Sequence[Any]  # who is told of the ten steps: "log", "opentelemetry", "prometheus", a hook
     roots: Sequence[str]  # where artifacts may stand, beside relative paths
     health: HealthRules | Mapping[str, Any]  # interval, timeout and threshold of the health checks; 60 s, 10 s, 3
     registry: str | Path  # an agents.toml: agents, routes, escalation and health checks by the operator
