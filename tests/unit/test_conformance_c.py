@@ -3,7 +3,6 @@
 import pytest
 
 from baton import Command, Limits, Refused, Relay
-from baton.cli.stats import collect
 from baton.protocol.artifacts import Artifact
 from baton.protocol.context import Context
 from baton.protocol.handoff import Handoff, fingerprint
@@ -39,11 +38,11 @@ def test_numbers_of_loops_breakers_tokens_and_latency():
         for number in range(3):
             with pytest.raises(Exception, match="ZeroDivisionError"):
                 relay.run_sync("broken", f"work {number}")
-        found = collect(relay)
-    tokens = {one["name"]: one["tokens"] for one in found["agents"]}
-    assert tokens == {"planner": 80, "coder": 2, "broken": 0}
-    assert found["loops_caught"] == 1
-    assert ("agent:broken", "open", 3) in [(one["subject"], one["state"], one["failures"]) for one in found["breakers"]]
-    assert [one["handoffs"] for one in found["workflows"]] == [0, 0, 0, 3]
-    for spread in found["latency"].values():
-        assert 0 <= spread["average"] <= spread["p99"]
+        found = relay.stats()
+    assert {one.name: one.tokens for one in found.agents} == {"planner": 80, "coder": 2, "broken": 0}
+    assert (found.loops_caught, found.deadlocks) == (1, 0)
+    assert ("agent:broken", "open", 3) in [(one.subject, one.state, one.failures) for one in found.breakers]
+    assert [one.handoffs for one in found.workflows] == [0, 0, 0, 3]
+    for spread in (found.latency.to_accept, found.latency.working, found.latency.to_end):
+        assert 0 <= spread.p50 <= spread.p99
+        assert 0 <= spread.average <= spread.p99

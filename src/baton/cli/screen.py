@@ -154,6 +154,10 @@ class Screen:
         for one in text.splitlines() or [""]:
             self.line(f"{indent}{one}")
 
+    def verbatim(self, text: str) -> None:
+        """Text in a format of its own, for a program."""
+        sys.stdout.write(text)
+
     def hint(self, text: str) -> None:
         """What to do next; never in the way of a program that reads."""
         if not self.as_json:

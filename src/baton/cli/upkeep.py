@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from baton.cli.call import Call, argument, verb
 from baton.cli.records import clock_time, record, route
 from baton.cli.screen import Columns
 from baton.errors import NotFound
-from baton.guards.breaker import cool_down, state
 from baton.lifecycle import AUDIT_NAME
-from baton.protocol.codec import to_time
+from baton.stores.measure import resting
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from baton.guards.base import Breaker
     from baton.protocol.handoff import Handoff
     from baton.relay import Relay
 
@@ -78,29 +76,12 @@ def stuck(relay: Relay) -> list[tuple[Handoff, str]]:
     return [*orphans, *due]
 
 
-def breaker_record(one: Breaker, now: int) -> dict[str, Any]:
-    """A breaker, and what it means now."""
-    again = one.opened_at + cool_down(one) if one.opened_at is not None else None
-    return {
-        "subject": one.subject,
-        "state": state(one, now),
-        "failure": one.failure,
-        "failures": one.failures,
-        "opens": one.opens,
-        "tries_again_at": to_time(again) if again is not None else None,
-        "probing": one.probing,
-    }
-
-
 @verb(examples=("baton breaker list",), columns=(BREAKERS,))
 def breaker_list(call: Call) -> int:
     """List breakers: three failures in a row open one, after a pause one handoff tries whether it works again."""
     relay = call.relay()
-    found = [breaker_record(one, relay.store.now()) for one in relay.store.breakers()]
-    rows = [
-        (one["subject"], one["state"], one["failure"], one["failures"], clock_time(one["tries_again_at"]))
-        for one in found
-    ]
+    found = [resting(one, relay.store.now()) for one in relay.store.breakers()]
+    rows = [(one.subject, one.state, one.failure, one.failures, clock_time(one.tries_again_at)) for one in found]
     call.screen.table(BREAKERS, rows, found)
     call.screen.hint("`baton breaker reset SUBJECT` closes one" if found else "no agent and no route has failed lately")
     return 0

@@ -12,7 +12,7 @@ from baton.flow import crew, finish, health, operator, waiting
 from baton.flow.locks import Hold, in_progress, wanted
 from baton.lifecycle import Event, State
 from baton.protocol.audit import assessments
-from baton.protocol.codec import name
+from baton.protocol.codec import name, seconds, to_microseconds
 from baton.protocol.handoff import HUMAN, Handoff
 from baton.protocol.results import (
     ACCEPTANCES,
@@ -36,7 +36,9 @@ if TYPE_CHECKING:
     from baton.flow.crew import Crew
     from baton.protocol.audit import Assessment
     from baton.protocol.locks import Lock
+    from baton.protocol.options import Duration
     from baton.protocol.registry import Described
+    from baton.protocol.stats import Stats
     from baton.stores.base import Alert, Store
     from baton.stores.trail import AuditTrail
 
@@ -225,6 +227,18 @@ class Desk:
     def assessments(self, handoff_id: str) -> list[Assessment]:
         """What each level said when the work went up, lowest first."""
         return assessments(self.audit.query(handoff_id=handoff_id))
+
+    def stats(self, *, since: datetime | Duration | None = None, workflows: int = 10) -> Stats:
+        """How the work goes, in numbers: of all handoffs, or of those offered since a moment or in the last "2h".
+
+        The newest `workflows` are listed one by one.
+        """
+        from baton.stores.measure import measure
+
+        if isinstance(since, datetime):
+            return measure(self.store, to_microseconds(since), workflows)
+        start = 0 if since is None else self.store.now() - int(seconds(since, "since") * 1e6)
+        return measure(self.store, start, workflows)
 
     def history(self, conversation_id: str) -> list[Handoff]:
         """All handoffs of a conversation, in order."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from baton import clock
 from baton.errors import Conflict, NotFound
 from baton.guards.health import Health, seen
-from baton.protocol.codec import to_time
+from baton.protocol.codec import to_microseconds, to_time
 from baton.protocol.secrets import redact
 from baton.stores.base import AgentRow, Alert, Entry, Kind, Segment, Setting, Workflow
 from baton.stores.base import Row as AuditRow
@@ -122,11 +122,13 @@ class MemoryReads:
             }[of]
             return sorted(one for one in ids if one.startswith(prefix))[:limit]
 
-    def usage(self) -> list[tuple[str, str, str, int, int, int]]:
-        """Handoffs, tokens and money (in millionths) by sender, receiver and state."""
+    def usage(self, since: int = 0) -> list[tuple[str, str, str, int, int, int]]:
+        """Handoffs, tokens and money (in millionths) by sender, receiver and state, of what was offered since then."""
         count: Counter[tuple[str, str, str]] = Counter()
         tokens, cost = count.copy(), count.copy()
         for row in list(self._rows.values()):
+            if to_microseconds(row.handoff.timestamp) < since:
+                continue
             key = (row.handoff.from_agent, row.handoff.to_agent, row.handoff.state.value)
             count[key] += 1
             tokens[key] += row.tokens_spent

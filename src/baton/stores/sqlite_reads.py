@@ -101,10 +101,10 @@ class Reads:
         query = f"SELECT DISTINCT {column} FROM {table} WHERE {column} >= ? AND {column} < ? ORDER BY 1 LIMIT ?"
         return [row[0] for row in self._db.rows(query, (prefix, f"{prefix}\U0010ffff", limit))]
 
-    def usage(self) -> list[tuple[str, str, str, int, int, int]]:
-        """Handoffs, tokens and money (in millionths) by sender, receiver and state."""
+    def usage(self, since: int = 0) -> list[tuple[str, str, str, int, int, int]]:
+        """Handoffs, tokens and money (in millionths) by sender, receiver and state, of what was offered since then."""
         query = "SELECT from_agent, to_agent, state, count(*), sum(tokens_spent), sum(cost_spent) FROM handoff"
-        return list(self._db.rows(f"{query} GROUP BY 1, 2, 3 ORDER BY 1, 2, 3"))
+        return list(self._db.rows(f"{query} WHERE created_at >= ? GROUP BY 1, 2, 3 ORDER BY 1, 2, 3", (since,)))
 
     def setting(self, name: Setting) -> Any:
         """A setting of this connection."""
