@@ -12,6 +12,7 @@ from baton.protocol.codec import read_json, to_microseconds, to_time
 from baton.protocol.handoff import HUMAN, Handoff, document
 
 if TYPE_CHECKING:
+    from baton.protocol.crossing import Crossing
     from baton.protocol.results import Return
     from baton.relay import Relay
     from baton.stores.base import Kind
@@ -107,6 +108,16 @@ def counted(number: int, what: str) -> str:
 def money(millionths: int) -> str:
     """A sum of money."""
     return f"{millionths / 1e6:.6f}".rstrip("0").rstrip(".") if millionths else "0"
+
+
+def passed_on(crossing: Crossing) -> str:
+    """How much crossed with a handoff, on one line. The tokens are an estimate."""
+    held = f" ({len(crossing.withheld)} withheld)" if crossing.withheld else ""
+    messages = f"{crossing.had.count - crossing.dropped} of {counted(crossing.had.count, 'message')}"
+    parts = [messages, counted(len(crossing.variables), "variable") + held]
+    if crossing.artifacts:
+        parts.append(counted(len(crossing.artifacts), "artifact"))
+    return f"{', '.join(parts)}, ≈ {crossing.tokens} tokens"
 
 
 def row(one: Handoff, now: int, short: int | None) -> tuple[str, ...]:

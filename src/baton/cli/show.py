@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from baton.protocol.audit import Assessment, AuditRecord
     from baton.protocol.context import Message
+    from baton.protocol.crossing import Crossing
     from baton.protocol.handoff import Handoff
     from baton.protocol.results import Return
     from baton.relay import Relay
@@ -134,6 +135,7 @@ def handoff_show(call: Call) -> int:
     handoff = find(relay, call.args.id)
     variables, files = relay.variables(handoff.id), relay.files_in_progress(handoff.workflow_id)
     messages = list(newest_first(handoff.context.history_ref, relay.store.fetch))[::-1]
+    crossing = relay.crossing(handoff.id)
     answer = relay.store.returned(handoff.id)
     trail = relay.audit.query(handoff_id=handoff.id)
     if call.screen.as_json:
@@ -142,6 +144,7 @@ def handoff_show(call: Call) -> int:
                 "handoff": record(handoff, state=variables, files_in_progress=files),
                 "variables": variables,
                 "messages": messages,
+                "crossing": crossing,
                 "assessments": relay.assessments(handoff.id),
                 "return": document(answer)["return"] if answer else None,
                 "audit": trail,
@@ -152,6 +155,7 @@ def handoff_show(call: Call) -> int:
     cut = None if call.args.full else CUT
     _variables(call.screen, variables, files, cut)
     _messages(call.screen, messages, cut)
+    _crossed(call.screen, crossing)
     _assessed(call.screen, relay.assessments(handoff.id), cut)
     _answered(call.screen, answer, cut)
     _timeline(call.screen, trail)
@@ -236,6 +240,30 @@ def _assessed(screen: Screen, said: list[Assessment], cut: int | None) -> None:
         if one.content is not None:
             text = one.content if isinstance(one.content, str) else codec.canonical(one.content).decode()
             screen.block(text[:cut], indent="    ")
+
+
+def _crossed(screen: Screen, crossing: Crossing) -> None:
+    had, room, told = crossing.had, crossing.max_messages, crossing.summary.bytes
+    most = "" if room is None else f", at most {room}"
+    reasons = (
+        (crossing.by_kind, "of a kind that stays behind"),
+        (crossing.by_room, "for which there was no room"),
+    )
+    dropped = ", ".join(f"{count} {why}" for count, why in reasons if count)
+    summed_up = f" ({crossing.summarised} in a summary)" if crossing.summarised else ""
+    size = f"{crossing.passed.bytes} of {had.bytes} bytes of messages, {crossing.state.bytes} of variables"
+    screen.heading("what crossed")
+    screen.fields(
+        [
+            ("messages", f"{had.count - crossing.dropped} of {had.count} ({crossing.mode}{most})"),
+            ("not passed on", dropped + summed_up),
+            ("variables", ", ".join(crossing.variables)),
+            ("withheld", ", ".join(crossing.withheld)),
+            ("artifacts", len(crossing.artifacts) or ""),
+            ("size", f"{size}, {told} of the summary" if told else size),
+            ("tokens", f"≈ {crossing.tokens} to read; the whole history has ≈ {had.tokens} (estimated)"),
+        ]
+    )
 
 
 def _answered(screen: Screen, answer: Return | None, cut: int | None) -> None:

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from baton.errors import IllegalTransition, Malformed, NotFound, named
-from baton.flow import crew, finish, health, operator, waiting
+from baton.flow import crew, escalate, finish, health, operator, waiting
 from baton.flow.locks import Hold, in_progress, wanted
+from baton.flow.prepare import request_of
 from baton.lifecycle import Event, State
 from baton.protocol.audit import assessments
 from baton.protocol.codec import name, seconds, to_microseconds
+from baton.protocol.crossing import Crossing, crossing
 from baton.protocol.handoff import HUMAN, Handoff
 from baton.protocol.results import (
     ACCEPTANCES,
@@ -227,6 +229,14 @@ class Desk:
     def assessments(self, handoff_id: str) -> list[Assessment]:
         """What each level said when the work went up, lowest first."""
         return assessments(self.audit.query(handoff_id=handoff_id))
+
+    def crossing(self, handoff_id: str) -> Crossing:
+        """What a handoff passed on of messages, variables and artifacts, and what it dropped."""
+        handoff = self.get(handoff_id)
+        first = next(iter(self.audit.query(handoff_id=handoff_id, limit=1)), None)
+        withheld = first.detail.get("withheld", ()) if first is not None else ()
+        heard = escalate.heard(self._crew, handoff)
+        return crossing(handoff, self.store.fetch, lambda: request_of(self._crew, handoff), heard, withheld)
 
     def stats(self, *, since: datetime | Duration | None = None, workflows: int = 10) -> Stats:
         """How the work goes, in numbers: of all handoffs, or of those offered since a moment or in the last "2h".

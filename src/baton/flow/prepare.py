@@ -148,6 +148,12 @@ def delegate(parent: Handoff, to_agent: str, task: str, key: str, **fields: Any)
     )
 
 
+def request_of(crew: Crew, handoff: Handoff) -> str:
+    """What the workflow was asked for at first, for those that come later."""
+    root = crew.store.get(handoff.root_id)
+    return root.task if root and root.id != handoff.id else ""
+
+
 def scoped(
     crew: Crew, parent: Handoff, variables: Variables, task: str, before: Iterable[Message] = ()
 ) -> tuple[Context, list[Blob]]:

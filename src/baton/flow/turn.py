@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
-from itertools import chain, islice
 from math import ceil, isfinite
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -23,11 +22,12 @@ from baton.errors import (
 from baton.flow import escalate
 from baton.flow.crew import Running
 from baton.flow.locks import Hold, in_progress, wanted
-from baton.flow.prepare import delegate, named, scoped
+from baton.flow.prepare import delegate, named, request_of, scoped
 from baton.flow.variables import branch, seen, wrote
 from baton.guards.triggers import escalation
 from baton.protocol import codec
-from baton.protocol.context import DEFAULT_TRANSFER, Blob, Context, Message, newest_first, select, summary
+from baton.protocol.context import Blob, Context, Message
+from baton.protocol.crossing import crossed
 from baton.protocol.groups import Aggregation, Gained, as_sends, combine
 from baton.protocol.handoff import HUMAN, Handoff, fingerprint
 from baton.protocol.limits import MILLION
@@ -92,21 +92,10 @@ class LiveTurn:
     def messages(self) -> list[Message]:
         """The part of the conversation that crossed, oldest first."""
         if self._messages is None:
-            kind = "escalation" if self._heard else self.handoff.type
-            transfer = self.handoff.context.transfer or DEFAULT_TRANSFER[kind]
-            self._messages = select(self._walk(), transfer)
-            if transfer.transfer_mode == "summary" and (before := self._before(len(self._messages))):
-                self._messages.insert(0, before)
+            self._messages = crossed(
+                self.handoff, self._crew.fetch, lambda: request_of(self._crew, self.handoff), self._heard
+            )
         return self._messages
-
-    def _before(self, crossed: int) -> Message | None:
-        """A summary of the conversation up to the messages that crossed."""
-        root = self._crew.store.get(self.handoff.root_id)
-        return summary(islice(self._walk(), crossed, None), root.task if root and root.id != self.handoff.id else "")
-
-    def _walk(self) -> Iterator[Message]:
-        """The whole conversation, newest first, with what the levels below said of work that came up."""
-        return chain(reversed(self._heard), newest_first(self.handoff.context.history_ref, self._crew.fetch))
 
     @cached_property
     def _heard(self) -> list[Message]:
@@ -157,7 +146,7 @@ class LiveTurn:
         closed(options, PartOptions, "turn.delegate")
         key = self._next_key("delegate", key, [to, task])
         child, blobs = self._part(to, task, key, options)
-        made, answer = await self._crew.entrust(self._offer(child, blobs))
+        made, answer = await self._crew.entrust(self._offer(child, blobs, options))
         self._gain([(made, answer)])
         return answer
 
@@ -167,7 +156,7 @@ class LiveTurn:
         given: dict[str, Any] = {"on_timeout": "escalate", "on_failure": "escalate", **options}
         to = escalate.ahead(self._crew, self.handoff).next.to
         try:
-            offer = self._offer(*self._part(to, question, key, given, type="escalation"))
+            offer = self._offer(*self._part(to, question, key, given, type="escalation"), given)
             made, answer = await self._crew.entrust(offer)
         except ApprovalDenied:
             raise
@@ -176,7 +165,7 @@ class LiveTurn:
                 raise
             # A guard keeps it from the next rung: the way to a person is never cut off.
             last = self._part(HUMAN, question, f"{HUMAN}:{key}", given, type="escalation")
-            made, answer = await self._crew.entrust(self._offer(*last))
+            made, answer = await self._crew.entrust(self._offer(*last, given))
         self._gain([(made, answer)])
         return answer
 
@@ -224,7 +213,7 @@ class LiveTurn:
         protocol = replace(child.return_protocol, expected=send.returns)
         counted = rule if send.returns else None
         return self._offer(
-            replace(child, broadcast_group_id=group, aggregation=counted, return_protocol=protocol), blobs
+            replace(child, broadcast_group_id=group, aggregation=counted, return_protocol=protocol), blobs, given
         )
 
     def _next_key(self, way: str, key: str, asked: Any) -> str:
@@ -257,10 +246,22 @@ class LiveTurn:
             known = scoped(self._crew, self.handoff, view, task, self._heard)
         return replace(child, context=known[0]), known[1]
 
-    def _offer(self, child: Handoff, blobs: list[Blob]) -> Offer:
+    def _offer(self, child: Handoff, blobs: list[Blob], options: Mapping[str, Any]) -> Offer:
         if self._crew.trace is not None:
             child = self._crew.trace.prepared(child)
-        return Offer(handoff=child, fingerprint=fingerprint(child), blobs=blobs, parent_epoch=self.handoff.epoch)
+        return Offer(
+            handoff=child,
+            fingerprint=fingerprint(child),
+            blobs=blobs,
+            withheld=self._withheld(options),
+            parent_epoch=self.handoff.epoch,
+        )
+
+    def _withheld(self, options: Mapping[str, Any]) -> tuple[str, ...]:
+        """The variables that a part does not see."""
+        if (share := options.get("share")) is None:
+            return ()
+        return tuple(sorted(self.state.keys() - {*share, *options.get("update", ())}))
 
     def _gain(self, parts: Sequence[tuple[Handoff, Return]]) -> None:
         """What parts of the work changed is in the state of this turn, and goes on with what it gives back."""

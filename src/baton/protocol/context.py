@@ -133,20 +133,25 @@ def stored(decode: Callable[[bytes], T], fetch: Fetch, ref: str) -> T:
         raise Malformed(f"stored content {ref:.12}: {error}; restore the store from a backup") from None
 
 
+def room(transfer: Transfer) -> int | None:
+    """How many messages may cross; None is all."""
+    if transfer.max_messages is not None:
+        return transfer.max_messages
+    return {"full": None, "relevant_only": RECENT, "summary": 1}[transfer.transfer_mode]
+
+
 def select(messages: Iterable[Message], transfer: Transfer) -> list[Message]:
     """The messages that cross, oldest first, from a walk newest first. Always a valid conversation.
 
     A call and its results cross together; where the room ends inside them, the newest results stay.
     """
-    wanted = transfer.max_messages
-    if wanted is None:
-        wanted = {"full": None, "relevant_only": RECENT, "summary": 1}[transfer.transfer_mode]
+    wanted = room(transfer)
     taken: list[Message] = []
     results: list[Message] = []
     for message in messages:
         if wanted is not None and len(taken) >= wanted:
             break
-        kept = _allowed(message, transfer.include)
+        kept = allowed(message, transfer.include)
         if kept is None:
             continue
         if kept.role == "tool":
@@ -172,7 +177,8 @@ def _line(message: Message) -> str:
     return " ".join(said.split())[:SUMMARY_LINE]
 
 
-def _allowed(message: Message, include: Include) -> Message | None:
+def allowed(message: Message, include: Include) -> Message | None:
+    """What of a message is of a kind that crosses; None where nothing is."""
     if message.role == "system" and not include.system_messages:
         return None
     tools = include.tool_calls and include.tool_results

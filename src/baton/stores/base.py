@@ -58,6 +58,7 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     fingerprint: str
     blobs: Sequence[Blob] = ()
     workflow: Workflow | None = None  # given with the first handoff of a workflow
+    withheld: tuple[str, ...] = ()  # the shared variables that the receiver does not see, by name
     parent_epoch: int | None = None  # the claim under which a part is delegated; an older one may not any more
     take: Claim | None = None  # who takes it at once if the guards of a claim agree
 

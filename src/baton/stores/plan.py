@@ -103,7 +103,9 @@ class Plan(Change, gc=False):
         handoff, spec = stored(replace(handoff, state=state, timestamp=self.moment, warnings=warnings), self.clean)
         self.new.append(spec)
         self.blobs += offer.blobs
-        gaps = {"warnings": list(warnings)} if warnings else {}
+        gaps: dict[str, Any] = {"warnings": list(warnings)} if warnings else {}
+        if offer.withheld:
+            gaps["withheld"] = list(offer.withheld)
         head = self._record(handoff, INITIATED, Note(reason=handoff.reason, by=handoff.from_agent, detail=gaps), "")
         if state is not State.OFFERED:
             detail = {"limit": verdict.limit, "allowed": verdict.allowed, "error": verdict.error}
