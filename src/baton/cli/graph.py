@@ -4,44 +4,74 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from baton.cli.call import Call, argument, verb
-from baton.cli.records import AN_ID, counted, find, full_id
-from baton.cli.screen import safe
+from baton.cli.mermaid import flowchart
+from baton.cli.records import AN_ID, counted, find, full_id, passed_on
 from baton.cli.show import empty
 from baton.errors import NotFound
 from baton.lifecycle import State
 from baton.protocol.handoff import HUMAN
+from baton.protocol.stats import read_seen
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from baton.protocol.crossing import Crossing
     from baton.protocol.handoff import Handoff
     from baton.relay import Relay
 
-LABEL = 60
 LOOK_BACK = 20  # how many offers to nobody the newest workflow may hide behind
+BATCH = 500
+ARROWS = {"delegation": "┄▶", "broadcast": "┄▶", "escalation": "━▶"}
+DETOURS = {"retried", "rerouted", "escalated", "reclaimed", "released", "deferred", "unavailable", "parked", "timeout"}
+MOVED_ON = {"rerouted", "escalated"}
+
+
+class Edge(msgspec.Struct, frozen=True):
+    """One handoff as it is drawn."""
+
+    handoff: Handoff
+    files: tuple[str, ...]  # the artifacts that came to be since the handoff before it
+    notes: tuple[str, ...]  # its group, and what happened to it on the way
+    crossing: Crossing | None = None
+
+    @property
+    def label(self) -> str:
+        """What moved the work: the condition and the artifacts; then what crossed."""
+        files = f" [{', '.join(self.files)}]" if self.files else ""
+        crossed = f" · {passed_on(self.crossing)}" if self.crossing is not None else ""
+        return (self.handoff.reason or self.handoff.task) + files + crossed
 
 
 @verb(
     argument("workflow", nargs="?", metavar="WORKFLOW", help=f"or a handoff: {AN_ID} (default: the newest)"),
     argument("--mermaid", action="store_true", help="as a Mermaid flowchart, for Markdown pages"),
-    examples=("baton graph", "baton graph 3fa2c81b --mermaid"),
+    argument("--context", action="store_true", help="how much of the context crossed with each handoff"),
+    examples=("baton graph", "baton graph --context", "baton graph 3fa2c81b --mermaid"),
 )
 def graph(call: Call) -> int:
-    """Draw a workflow: solid arrows move the ownership, dotted ones ask for an answer. Edges say why and what."""
+    """Draw a workflow: solid arrows move the ownership, dotted ones ask for an answer, thick ones escalate.
+
+    Edges say why and what, and in parentheses what happened on the way: retries, reroutes, groups that were asked.
+    """
     relay = call.relay()
     workflow_id = _workflow(relay, call.args.workflow)
     if not workflow_id:
         empty(call, "no workflow yet")
         return 0
-    made = relay.store.find(workflow_id=workflow_id, limit=100_000)
+    edges = _edges(relay, workflow_id, context=call.args.context)
+    drawn = flowchart([(one.handoff, one.label, one.notes) for one in edges])
     if call.screen.as_json:
-        call.screen.document({"workflow_id": workflow_id, "edges": list(map(_edge, made)), "mermaid": mermaid(made)})
+        call.screen.document({"workflow_id": workflow_id, "edges": list(map(_record, edges)), "mermaid": drawn})
     elif call.args.mermaid:
-        call.screen.block(mermaid(made), indent="")
+        call.screen.block(drawn, indent="")
     else:
         result = relay.result(workflow_id)
         count = counted(len(result.handoffs), "handoff")
         call.screen.line(f"workflow {workflow_id}  {result.status}  {count}  {result.tokens} tokens", "bold")
-        _draw(call, made)
+        _draw(call, edges)
     return 0
 
 
@@ -58,7 +88,49 @@ def _workflow(relay: Relay, given: str | None) -> str:
         return find(relay, given).workflow_id
 
 
-def _edge(one: Handoff) -> dict[str, Any]:
+def _edges(relay: Relay, workflow_id: str, *, context: bool) -> list[Edge]:
+    made = relay.store.find(workflow_id=workflow_id, limit=100_000)
+    known = {one.id: one for one in made}
+    ways = _ways(relay, list(known))
+    asked = dict.fromkeys(one.broadcast_group_id for one in made if one.broadcast_group_id)
+    groups = {group: number for number, group in enumerate(asked, 1)}
+    found = []
+    for one in made:
+        before = {item.id: item for item in known[one.parent_id].context.artifacts} if one.parent_id in known else {}
+        files = tuple(item.path for item in one.context.artifacts if before.get(item.id) != item)
+        group = [_group(one, groups[one.broadcast_group_id])] if one.broadcast_group_id else []
+        notes = (*group, *ways.get(one.id, ()))
+        found.append(Edge(one, files, notes, relay.crossing(one.id) if context else None))
+    return found
+
+
+def _group(one: Handoff, number: int) -> str:
+    rule = one.aggregation
+    return f"group {number}: {rule.mode} of {rule.asked}" if rule is not None else f"group {number}: told only"
+
+
+def _ways(relay: Relay, ids: list[str]) -> dict[str, list[str]]:
+    """By handoff: what happened to it beside the straight way, in words."""
+    said: dict[str, dict[str, int]] = {}
+    holders: dict[str, str] = {}
+    for at in range(0, len(ids), BATCH):
+        for entry in relay.store.audit(handoff_id=ids[at : at + BATCH], limit=1_000_000):
+            seen = read_seen(entry.record)
+            before = holders.get(seen.handoff_id, seen.to_agent)
+            holders[seen.handoff_id] = seen.to_agent
+            if seen.event_type in DETOURS:
+                counts = said.setdefault(seen.handoff_id, {})
+                what = f"{seen.event_type} from {before}" if seen.event_type in MOVED_ON else seen.event_type
+                counts[what] = counts.get(what, 0) + 1
+    return {
+        one: [what if count == 1 else f"{what} × {count}" for what, count in counts.items()]
+        for one, counts in said.items()
+    }
+
+
+def _record(edge: Edge) -> dict[str, Any]:
+    one = edge.handoff
+    more = {"context": edge.crossing} if edge.crossing is not None else {}
     return {
         "id": one.id,
         "from": one.from_agent,
@@ -68,50 +140,35 @@ def _edge(one: Handoff) -> dict[str, Any]:
         "reason": one.reason,
         "task": one.task,
         "artifacts": [artifact.path for artifact in one.context.artifacts],
+        "new_artifacts": edge.files,
+        "attempts": one.attempt,
+        "group": one.broadcast_group_id,
+        "notes": edge.notes,
+        **more,
     }
 
 
-def _label(one: Handoff) -> str:
-    files = ", ".join(artifact.path for artifact in one.context.artifacts)
-    return (one.reason or one.task) + (f" [{files}]" if files else "")
-
-
-def _draw(call: Call, made: list[Handoff]) -> None:
-    children: dict[str, list[Handoff]] = {}
-    known = {one.id for one in made}
-    for one in made:
-        children.setdefault(one.parent_id if one.parent_id in known else "", []).append(one)
+def _draw(call: Call, edges: list[Edge]) -> None:
+    children: dict[str, list[Edge]] = {}
+    known = {one.handoff.id for one in edges}
+    for one in edges:
+        children.setdefault(one.handoff.parent_id if one.handoff.parent_id in known else "", []).append(one)
     # A stack and not recursion: a line may have thousands of hops.
     for root in children.get("", []):
-        call.screen.line(root.from_agent)
+        call.screen.line(root.handoff.from_agent)
         stack = [(root, "", True)]
         while stack:
-            one, before, last = stack.pop()
-            arrow = ("└" if last else "├") + ("┄▶ " if one.type == "delegation" else "─▶ ")
-            screen = call.screen
-            status = screen.paint(one.status, one.status)
-            print(f"{before}{arrow}{screen.paint(one.to_agent, 'bold')}  {status}  {screen.paint(_label(one), 'dim')}")
-            following = children.get(one.id, [])
+            edge, before, last = stack.pop()
+            print("  ".join(_line(call, edge, before, last=last)))
+            following = children.get(edge.handoff.id, [])
             indent = before + ("    " if last else "│   ")
             stack += [(child, indent, child is following[-1]) for child in reversed(following)]
 
 
-def mermaid(made: list[Handoff]) -> str:
-    """A Mermaid flowchart; names and texts are quoted, so that they cannot become syntax."""
-    names = dict.fromkeys(name for one in made for name in (one.from_agent, one.to_agent))
-    nodes = {name: f"a{number}" for number, name in enumerate(names)}
-    lines = ["flowchart TD", *(f'    {node}["{_quoted(name)}"]' for name, node in nodes.items())]
-    for number, one in enumerate(made, 1):
-        text = _label(one)
-        cut = text[:LABEL] + ("…" if len(text) > LABEL else "")
-        arrow = "-.->" if one.type == "delegation" else "-->"
-        label = _quoted(f"{number}. {cut} ({one.status})")
-        lines.append(f'    {nodes[one.from_agent]} {arrow}|"{label}"| {nodes[one.to_agent]}')
-    return "\n".join(lines)
-
-
-def _quoted(text: str) -> str:
-    said = safe(text).replace("#", "#35;").replace("&", "#amp;")
-    for letter, name in (('"', "quot"), ("<", "lt"), (">", "gt"), ("`", "96"), ("|", "124"), ("\\", "92")):
-        said = said.replace(letter, f"#{name};")
-    return said
+def _line(call: Call, edge: Edge, before: str, *, last: bool) -> Iterator[str]:
+    one, paint = edge.handoff, call.screen.paint
+    yield f"{before}{'└' if last else '├'}{ARROWS.get(one.type, '─▶')} {paint(one.to_agent, 'bold')}"
+    yield paint(one.status, one.status)
+    yield paint(edge.label, "dim")
+    if edge.notes:
+        yield paint(f"({'; '.join(edge.notes)})", "wait")
