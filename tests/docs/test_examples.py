@@ -60,6 +60,23 @@ BudgetExceeded: max_tokens: this handoff's own budget is 5000 tokens, with 1000 
 in this workflow; give it Budget(max_tokens=1000) or less, or raise Limits.max_tokens
 written, for at most 1000 tokens; 9000 tokens used so far
 """,
+    "trace": """\
+trigger sequential
+prepare -
+validate allow
+initiate offered
+acknowledge allow
+accept accepted
+execute returned
+return -
+complete completed
+release completed
+billing: 1 handoff, 100%, 0 tokens, 0.0 money
+clerk: 1 handoff, 100%, 120 tokens, 0.002 money
+triage: 1 handoff, 100%, 0 tokens, 0.0 money
+clerk sees order but not card
+billing sees card order but not -
+""",
     "majority": """\
 ship, with {'ship': 2, 'wait': 1}
 {'by': 'security', 'verdict': 'ship'} ['success', 'failed', 'failed']

@@ -737,8 +737,36 @@ def test_graph(place, documents, baton):
     assert lines[3].startswith('    └─▶ billing  completed  a "billing" <question>')
     _, out, _ = baton("graph", "--mermaid")
     assert out.startswith("flowchart TD\n")
-    assert '-.->|"2. look it up (completed)"|' in out
+    assert '-.->|"2 look it up (completed)"|' in out
     assert "a #quot;billing#quot; #lt;question#gt;" in out
+
+
+def test_what_crossed_is_shown(place, documents, baton):
+    workflow = worked(place)
+    [drawn] = documents("graph", workflow, "--context")
+    crossing = drawn["edges"][1]["context"]
+    assert (crossing["had"]["count"], crossing["passed"]["count"], crossing["by_room"]) == (2, 1, 1)
+    assert (crossing["mode"], crossing["summarised"], crossing["withheld"]) == ("summary", 1, [])
+    assert "look it up · 1 of 2 messages, 0 variables, ≈ " in baton("graph", "--context")[1]
+    assert "· " in documents("graph", "--context")[0]["mermaid"]
+    [shown] = documents("handoff", "show", drawn["edges"][1]["id"])
+    assert shown["crossing"] == crossing
+    _, out, _ = baton("handoff", "show", drawn["edges"][1]["id"])
+    assert "\nwhat crossed\nmessages       1 of 2 (summary, at most 1)\n" in out
+    assert "not passed on  1 for which there was no room (1 in a summary)\n" in out
+
+
+def test_stats_of_a_window_and_for_prometheus(place, documents, baton):
+    worked(place)
+    [found] = documents("stats", "--since", "1h")
+    assert (found["handoffs"]["total"], found["per_workflow"]["count"], found["events"]["accepted"]) == (3, 1, 3)
+    with clock.use(Later(7200)):
+        assert documents("stats", "--since", "1h")[0]["handoffs"]["total"] == 0
+        assert "no handoff was offered in that time" in baton("stats", "--since", "1h")[2]
+    code, out, _ = baton("stats", "--prometheus")
+    assert code == 0
+    assert 'baton_agent_tokens{agent="clerk"} 100\n' in out
+    assert baton("stats", "--prometheus", "--json")[0] == 2
 
 
 def test_graph_edges_show_artifacts(team, baton):
