@@ -16,7 +16,19 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import StatusCode
 from prometheus_client import CollectorRegistry, generate_latest
 
-from baton import Command, Escalate, Handoff, Limits, Malformed, Refused, Reject, Relay, ReturnProtocol, TimedOut
+from baton import (
+    Command,
+    Escalate,
+    Handoff,
+    HandoffFailed,
+    Limits,
+    Malformed,
+    Refused,
+    Reject,
+    Relay,
+    ReturnProtocol,
+    TimedOut,
+)
 from baton.lifecycle import STEPS
 from baton.telemetry.base import Hook
 from baton.telemetry.log import Log
@@ -96,6 +108,23 @@ def test_an_attempt_that_fails_and_one_that_is_rejected_say_so():
     assert [one[1] for one in steps if one[0] == "complete"] == ["deferred", "failed"]
     assert [one.outcome for one in told if (one.handoff.to_agent, one.step) == ("shy", "complete")] == ["rejected"]
     assert [one.outcome for one in told if (one.handoff.to_agent, one.step) == ("unsure", "complete")] == ["parked"]
+
+
+def test_an_answer_that_comes_too_late_is_told_as_late():
+    told = []
+    with Relay(telemetry=[told.append]) as relay:
+
+        @relay.agent("slow")
+        async def slow(turn):
+            relay.cancel(turn.handoff.id)
+            return "too late"
+
+        with pytest.raises(HandoffFailed):
+            relay.run_sync("slow", "x")
+    assert [(one.step, one.outcome) for one in told if one.step == "complete"] == [
+        ("complete", "cancelled"),
+        ("complete", "late"),
+    ]
 
 
 def test_work_by_hand_is_told_too():

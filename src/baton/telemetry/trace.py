@@ -33,9 +33,9 @@ MOVED: dict[str, StepName] = {
     "offered": "initiate", "wake": "initiate",
     "miss": "acknowledge", "rejected": "accept", "reject": "accept",
     "reclaim": "release", "release": "release", "retry": "release", "park": "release", "parked": "release",
-    "deferred": "release", "defer": "release",
+    "deferred": "release", "defer": "release", "stopped": "release",
     "completed": "complete", "failed": "complete", "cancelled": "complete", "complete": "complete", "fail": "complete",
-    "cancel": "complete", "deny": "complete",
+    "cancel": "complete", "deny": "complete", "late": "complete",
 }  # fmt: skip
 
 
