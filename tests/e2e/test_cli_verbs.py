@@ -748,7 +748,7 @@ def test_what_crossed_is_shown(place, documents, baton):
     assert (crossing["had"]["count"], crossing["passed"]["count"], crossing["by_room"]) == (2, 1, 1)
     assert (crossing["mode"], crossing["summarised"], crossing["withheld"]) == ("summary", 1, [])
     assert "look it up · 1 of 2 messages, 0 variables, ≈ " in baton("graph", "--context")[1]
-    assert "· " in documents("graph", "--context")[0]["mermaid"]
+    assert "(completed, 1 of 2 messages, 0 variables, ≈ " in documents("graph", "--context")[0]["mermaid"]
     [shown] = documents("handoff", "show", drawn["edges"][1]["id"])
     assert shown["crossing"] == crossing
     _, out, _ = baton("handoff", "show", drawn["edges"][1]["id"])

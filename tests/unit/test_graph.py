@@ -81,10 +81,10 @@ def test_detours_and_groups_are_on_the_edges():
     assert notes["flaky"] == ("retried",)
     assert notes["bold"] == ("rerouted from shy",)
     last = edges[-1]
-    assert last.label.startswith("needs courage [docs/plan.md] · ")
-    assert re.search(r"of \d+ messages?, 0 variables, 1 artifact, ≈ \d+ tokens$", last.label)
+    assert last.moved_by == "needs courage [docs/plan.md]"
+    assert re.fullmatch(r"\d of \d messages?, 0 variables, 1 artifact, ≈ \d+ tokens", last.crossed)
     assert [one.files for one in edges[:-1]] == [()] * 4
-    drawn = checked(flowchart([(one.handoff, one.label, one.notes) for one in edges]))
+    drawn = checked(flowchart([(one.handoff, one.moved_by, one.notes) for one in edges]))
     assert sum("-.->" in line for line in drawn) == 3
 
 

@@ -38,11 +38,15 @@ class Edge(msgspec.Struct, frozen=True):
     crossing: Crossing | None = None
 
     @property
-    def label(self) -> str:
-        """What moved the work: the condition and the artifacts; then what crossed."""
+    def moved_by(self) -> str:
+        """What moved the work: the condition and the artifacts."""
         files = f" [{', '.join(self.files)}]" if self.files else ""
-        crossed = f" · {passed_on(self.crossing)}" if self.crossing is not None else ""
-        return (self.handoff.reason or self.handoff.task) + files + crossed
+        return (self.handoff.reason or self.handoff.task) + files
+
+    @property
+    def crossed(self) -> str:
+        """How much of the context, where that was asked."""
+        return passed_on(self.crossing) if self.crossing is not None else ""
 
 
 @verb(
@@ -62,7 +66,7 @@ def graph(call: Call) -> int:
         empty(call, "no workflow yet")
         return 0
     edges = _edges(relay, workflow_id, context=call.args.context)
-    drawn = flowchart([(one.handoff, one.label, one.notes) for one in edges])
+    drawn = flowchart([(one.handoff, one.moved_by, (*one.notes, *filter(None, [one.crossed]))) for one in edges])
     if call.screen.as_json:
         call.screen.document({"workflow_id": workflow_id, "edges": list(map(_record, edges)), "mermaid": drawn})
     elif call.args.mermaid:
@@ -169,6 +173,6 @@ def _line(call: Call, edge: Edge, before: str, *, last: bool) -> Iterator[str]:
     one, paint = edge.handoff, call.screen.paint
     yield f"{before}{'└' if last else '├'}{ARROWS.get(one.type, '─▶')} {paint(one.to_agent, 'bold')}"
     yield paint(one.status, one.status)
-    yield paint(edge.label, "dim")
+    yield paint(" · ".join(filter(None, (edge.moved_by, edge.crossed))), "dim")
     if edge.notes:
         yield paint(f"({'; '.join(edge.notes)})", "wait")
