@@ -87,6 +87,9 @@ async def main() -> None:
     relay.deny(waiting[0].id, by="ada", reason="no")
     assert_type(relay.cancel(waiting[0].id), Handoff)
     assert_type(relay.history("conversation"), list[Handoff])
+    assert_type(relay.stats(since="2h").agents[0].success, float | None)
+    assert_type(relay.crossing(waiting[0].id).withheld, tuple[str, ...])
+    relay.observe("log", lambda step: print(step.step, step.seconds))
     async with Relay() as other:
         other.nest("team", relay, "triage")
 

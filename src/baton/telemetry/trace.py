@@ -128,7 +128,7 @@ class Trace:
             self._pass("return", handoff, (note.executed or note.settled, note.settled, ""))
             self._pass("complete", handoff, (note.settled, now, event))
             self._pass("release", handoff, (now, now, event))
-            del self._notes[handoff.id]
+            self._notes.pop(handoff.id, None)
         elif note.acknowledge is not None:
             self._pass("acknowledge", handoff, note.acknowledge)
             self._pass("accept", handoff, (note.acknowledge[1], now, event))
