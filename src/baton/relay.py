@@ -52,7 +52,6 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from baton.agents.base import Agent
-    from baton.telemetry.base import Hook, Passed
 
 
 class Relay(Desk):
@@ -350,17 +349,6 @@ class Relay(Desk):
     def listen(self, listener: Callable[[str, Handoff], None]) -> None:
         """Be called with the event and the handoff at every step that this process takes."""
         self._crew.listeners.append(listener)
-
-    def observe(self, *hooks: str | Hook | Callable[[Passed], object]) -> None:
-        """Tell these of the ten steps of each handoff: "log", "opentelemetry", "prometheus", a Hook, a function.
-
-        "installed" stands for all of the three whose packages are there.
-        """
-        if hooks:
-            from baton.telemetry import chosen
-
-            trace = self._crew.trace
-            self._crew.observe(chosen(hooks, trace.hooks if trace is not None else ()))
 
     def recover(self) -> list[Step]:
         """Move what is due and take back what dead workers of this host held."""

@@ -32,7 +32,7 @@ from baton.stores.holder import LEASED, readable
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from baton.flow.crew import Crew
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from baton.protocol.stats import Stats
     from baton.stores.base import Alert, Store
     from baton.stores.trail import AuditTrail
+    from baton.telemetry.base import Hook, Passed
 
 
 class Desk:
@@ -237,6 +238,17 @@ class Desk:
         withheld = first.detail.get("withheld", ()) if first is not None else ()
         heard = escalate.heard(self._crew, handoff)
         return crossing(handoff, self.store.fetch, lambda: request_of(self._crew, handoff), heard, withheld)
+
+    def observe(self, *hooks: str | Hook | Callable[[Passed], object]) -> None:
+        """Tell these of the ten steps of each handoff: "log", "opentelemetry", "prometheus", a Hook, a function.
+
+        "installed" stands for all of the three whose packages are there.
+        """
+        if hooks:
+            from baton.telemetry import chosen
+
+            trace = self._crew.trace
+            self._crew.observe(chosen(hooks, trace.hooks if trace is not None else ()))
 
     def stats(self, *, since: datetime | Duration | None = None, workflows: int = 10) -> Stats:
         """How the work goes, in numbers: of all handoffs, or of those offered since a moment or in the last "2h".
