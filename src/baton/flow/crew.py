@@ -76,6 +76,7 @@ class Running:
         "artifacts",
         "cost",
         "decided",
+        "ended",
         "epoch",
         "escalated",
         "gained",
@@ -93,6 +94,7 @@ class Running:
         self.epoch = epoch
         self.task = task
         self.pending = task.cancelling() if task is not None else 0  # cancellations that others asked for before
+        self.ended = False  # its task may be at something else by now
         self.told = False  # whether its task was cancelled because the claim is lost
         self.over: Future[None] | None = None  # made where a later attempt waits for the end of this one
         self.lost = ""

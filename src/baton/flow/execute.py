@@ -49,6 +49,8 @@ class Stopped(Exception):
 async def execute(crew: Crew, handoff: Handoff, running: Running, alone: str = "") -> Any:
     """Run the agent in this task; an exception of its body is a failed return, a lost claim is Fenced."""
     before = crew.running.get(handoff.id)
+    if before is not None:  # nobody else would tell it, for its place is taken now
+        _tell(before, f"the claim was lost (taken again as claim {handoff.epoch})")
     crew.running[handoff.id] = running
     turn = LiveTurn(crew, handoff, running, alone)
     try:
@@ -105,6 +107,7 @@ def _raised(crew: Crew, handoff: Handoff, running: Running, error: BaseException
 
 
 def _ended(crew: Crew, handoff: Handoff, running: Running) -> None:
+    running.ended = True
     if crew.running.get(handoff.id) is running:
         del crew.running[handoff.id]
     if running.told and running.task is not None:  # it heard that it should stop, and did something else
@@ -189,17 +192,20 @@ def drop_lost(crew: Crew) -> None:
     for handoff_id, running in list(crew.running.items()):
         now = crew.store.get(handoff_id)
         ours = now is not None and now.state is State.CLAIMED and now.epoch == running.epoch
-        if ours or running.lost:
-            continue
-        why = f"the claim was lost ({now.status if now else 'gone'})"
-        if running.task is None:
-            running.lost = why
-        else:
-            running.task.get_loop().call_soon_threadsafe(_stop, crew, handoff_id, running, why)
+        if not ours:
+            _tell(running, f"the claim was lost ({now.status if now else 'gone'})")
 
 
-def _stop(crew: Crew, handoff_id: str, running: Running, why: str) -> None:
+def _tell(running: Running, why: str) -> None:
+    """Let work know that it is of no use any more."""
+    if running.task is None:
+        running.lost = running.lost or why
+    elif not running.lost:
+        running.task.get_loop().call_soon_threadsafe(_stop, running, why)
+
+
+def _stop(running: Running, why: str) -> None:
     """Cancel it while its body waits: once the body has ended, its task belongs to others."""
-    if crew.running.get(handoff_id) is running and not running.lost and running.task is not None:
+    if not running.ended and not running.lost and running.task is not None:
         running.lost, running.told = why, True
         running.task.cancel()
