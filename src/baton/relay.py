@@ -6,6 +6,7 @@ import asyncio
 import inspect
 from concurrent import futures
 from contextlib import suppress
+from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
 
 import msgspec
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from baton.agents.base import Agent
+    from baton.stores.base import Store
 
 
 class Relay(Desk):
@@ -59,7 +61,7 @@ class Relay(Desk):
 
     def __init__(
         self,
-        url: str | Path = ":memory:",
+        url: str | Path | Store = ":memory:",
         *,
         limits: Limits | Mapping[str, Any] | None = None,
         handoffs: bool = True,
@@ -68,7 +70,7 @@ class Relay(Desk):
         checkpoints: str | Path | None = None,
         **settings: Unpack[SettingOptions],
     ) -> None:
-        """Open a store (a file, or ":memory:" to keep nothing) and the limits of all work that begins here.
+        """Open a store (a file, ":memory:" to keep nothing, or one of your own) and limit all work that begins here.
 
         `handoffs=False` keeps agents from handing on; `independent=True` lets one finish alone when its handoff is
         refused; `durability="process"` survives a crash of the program but not of the machine; `checkpoints` is the
@@ -83,7 +85,7 @@ class Relay(Desk):
         given["escalation"] = as_ladder(given.get("escalation", ()))
         given["health"] = as_rules(given.get("health"))
         registry, hooks = given.pop("registry", None), given.pop("telemetry", ())
-        self.store = open_store(url, durability=durability)
+        self.store = open_store(url, durability=durability) if isinstance(url, str | PathLike) else url
         chosen = Settings(limits=most, handoffs=handoffs, independent=independent, **given)
         self._crew = Crew(self.store, identity(), chosen)
         self._crew.entrust = lambda prepared: worker.entrust(self._crew, prepared)

@@ -8,38 +8,57 @@ from __future__ import annotations
 
 import os
 import socket
+from contextlib import contextmanager
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from baton import clock
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 Life = Literal["alive", "dead", "unknown"]
 _PARTS = 5
 LEASED = "~"  # ends a holder that counts only as long as its lease, whatever its process does
 
 
-@cache
-def _place() -> tuple[str, str]:
-    try:
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-        space = str(Path("/proc/self/ns/pid").stat().st_ino)
-    except OSError:
-        return socket.gethostname(), "-"
-    return f"{socket.gethostname()}.{space}", boot
+class Machine(Protocol):
+    """What is asked of the operating system; `use` puts another one in its place."""
+
+    def place(self) -> tuple[str, str]: ...
+    def pid(self) -> int: ...
+    def started(self, pid: int) -> str | None: ...
 
 
-def _started(pid: int) -> tuple[str, str] | None:
-    """Start ticks and image of a live process, each "" where it cannot be read; None when it is certainly gone."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
-    except (FileNotFoundError, ProcessLookupError):
-        return None if Path("/proc/self/stat").exists() else _signalled(pid)
-    except OSError:
-        return "", ""
-    fields = stat.rpartition(")")[2].split()
-    return None if fields[0] in "ZX" else (fields[19], _image(fields[25]))
+class SystemMachine:
+    """The machine that this process runs on."""
+
+    @cache  # noqa: B019 - there is but one
+    def place(self) -> tuple[str, str]:
+        """The host (with its space of process ids), and its boot."""
+        try:
+            boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+            space = str(Path("/proc/self/ns/pid").stat().st_ino)
+        except OSError:
+            return socket.gethostname(), "-"
+        return f"{socket.gethostname()}.{space}", boot
+
+    def pid(self) -> int:
+        """The number of this process."""
+        return os.getpid()
+
+    def started(self, pid: int) -> str | None:
+        """When a live process began, and `.` its image; "" where it cannot be told, None when it is certainly gone."""
+        try:
+            stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+        except (FileNotFoundError, ProcessLookupError):
+            return None if Path("/proc/self/stat").exists() else _signalled(pid)
+        except OSError:
+            return ""
+        fields = stat.rpartition(")")[2].split()
+        return None if fields[0] in "ZX" else fields[19] + _image(fields[25])
 
 
 def _image(stack: str) -> str:
@@ -47,24 +66,37 @@ def _image(stack: str) -> str:
 
     Four digits of a digest: the address itself is nobody else's business.
     """
-    return "" if stack == "0" else sha256(stack.encode()).hexdigest()[:4]
+    return "" if stack == "0" else f".{sha256(stack.encode()).hexdigest()[:4]}"
 
 
-def _signalled(pid: int) -> tuple[str, str] | None:
+def _signalled(pid: int) -> str | None:
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
         return None
     except OSError:
-        return "", ""
-    return "", ""
+        return ""
+    return ""
+
+
+_machine: Machine = SystemMachine()
+
+
+@contextmanager
+def use(machine: Machine) -> Iterator[Machine]:
+    """Ask another machine while the block runs."""
+    global _machine  # noqa: PLW0603 - the one switch that makes simulated deaths possible
+    before, _machine = _machine, machine
+    try:
+        yield machine
+    finally:
+        _machine = before
 
 
 def identity() -> str:
     """A name for one worker of this process, never used twice."""
-    host, boot = _place()
-    ticks, image = _started(os.getpid()) or ("", "")
-    return f"{host}/{boot}/{os.getpid()}/{ticks or '-'}{image and '.'}{image}/{clock.new_id()[:8]}"
+    (host, boot), pid = _machine.place(), _machine.pid()
+    return f"{host}/{boot}/{pid}/{_machine.started(pid) or '-'}/{clock.new_id()[:8]}"
 
 
 def life(holder: str) -> Life:
@@ -72,19 +104,20 @@ def life(holder: str) -> Life:
     parts = holder.split("/")
     if len(parts) != _PARTS or not parts[2].isdigit() or holder.endswith(LEASED):
         return "unknown"
-    host, boot = _place()
+    host, boot = _machine.place()
     if parts[0] != host:
         return "unknown"
     if parts[1] != boot:
         return "dead"
-    started = _started(int(parts[2]))
+    started = _machine.started(int(parts[2]))
     if started is None:
         return "dead"
     ticks, _, image = parts[3].partition(".")
-    if not started[0] or ticks == "-":
+    now, _, seen = started.partition(".")
+    if not now or ticks == "-":
         return "unknown"
-    replaced = image and started[1] and image != started[1]
-    return "alive" if started[0] == ticks and not replaced else "dead"
+    replaced = image and seen and image != seen
+    return "alive" if now == ticks and not replaced else "dead"
 
 
 def readable(holder: str) -> str:
