@@ -20,7 +20,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
-from typing import Literal
 
 from baton.testing.children import PATIENCE, Child, Tell, in_clean_process
 
@@ -128,33 +127,46 @@ class Attempt:
     """One operation on one item; `ok=None` when the process died before an answer came."""
 
     process: str
-    kind: Literal["claim", "release", "complete"]
+    kind: str  # claim, release or complete; another rule may know more
     item: str
     begin: float
     end: float
     ok: bool | None
 
 
-def linearizable(history: Iterable[Attempt]) -> bool:
+Rule = Callable[[Attempt, str], str | None]
+FREE, COMPLETE = "", "\0complete"
+
+
+def claims(attempt: Attempt, state: str) -> str | None:
+    """The rule of simple claims: what an item is after an attempt, None where it cannot have been answered so."""
+    if attempt.kind == "claim":
+        succeeds, then = state == FREE, attempt.process
+    else:
+        succeeds, then = state == attempt.process, FREE if attempt.kind == "release" else COMPLETE
+    if attempt.ok is not None and attempt.ok != succeeds:
+        return None
+    return then if succeeds else state
+
+
+def linearizable(history: Iterable[Attempt], rule: Rule = claims, start: str = FREE) -> bool:
     """Say whether one order of the attempts, each between its begin and its end, explains every answer.
 
-    An item is free, held or complete. A claim succeeds when it is free; a release and a completion when
-    the same process holds it. An attempt without an answer may have happened at any time or never.
+    By default, an item is free, held or complete. A claim succeeds when it is free; a release and a completion when
+    the same process holds it. An attempt without an answer may have happened at any time or never. Another `rule`
+    says what an item is after an attempt, from `start` on.
     """
     per_item: dict[str, list[Attempt]] = defaultdict(list)
     for attempt in history:
         per_item[attempt.item].append(attempt)
-    return all(_explained(sorted(attempts, key=lambda each: each.begin)) for attempts in per_item.values())
+    return all(_explained(sorted(some, key=lambda each: each.begin), rule, start) for some in per_item.values())
 
 
-FREE, COMPLETE = "", "\0complete"
-
-
-def _explained(attempts: list[Attempt]) -> bool:
+def _explained(attempts: list[Attempt], rule: Rule, start: str) -> bool:
     # The search of Wing, Gong and Lowe: states already visited with the same attempts done are dropped.
     ends = [math.inf if attempt.ok is None else attempt.end for attempt in attempts]
     answered = sum(1 << number for number, attempt in enumerate(attempts) if attempt.ok is not None)
-    seen, open_ends = {(0, FREE)}, [(0, FREE)]
+    seen, open_ends = {(0, start)}, [(0, start)]
     while open_ends:
         done, state = open_ends.pop()
         if done & answered == answered:
@@ -164,18 +176,8 @@ def _explained(attempts: list[Attempt]) -> bool:
         for number in waiting:
             if attempts[number].begin > earliest:
                 break
-            after = _after(attempts[number], state)
+            after = rule(attempts[number], state)
             if after is not None and (step := (done | 1 << number, after)) not in seen:
                 seen.add(step)
                 open_ends.append(step)
     return False
-
-
-def _after(attempt: Attempt, state: str) -> str | None:
-    if attempt.kind == "claim":
-        succeeds, then = state == FREE, attempt.process
-    else:
-        succeeds, then = state == attempt.process, FREE if attempt.kind == "release" else COMPLETE
-    if attempt.ok is not None and attempt.ok != succeeds:
-        return None
-    return then if succeeds else state
