@@ -8,10 +8,11 @@ import os
 import sqlite3
 from pathlib import Path
 
+from baton import guards
 from baton.guards.base import Verdict
 from baton.lifecycle import Event
 from baton.protocol.handoff import Handoff
-from baton.protocol.limits import Limits
+from baton.protocol.limits import Budget, Limits
 from baton.protocol.locks import Wanted
 from baton.stores import open_store
 from baton.stores.base import LockRequest, Step
@@ -155,6 +156,57 @@ def test_nothing_is_overspent(tmp_path):
     assert LIMIT - SHARE < flow.tokens_spent <= LIMIT
     assert flaws(store) == []
     store.close()
+
+
+PURSE, WORKS, ROUNDS, AT_ONCE = 60_000, 2500, 5, 50
+
+
+def batches(ids):
+    return [ids[first : first + AT_ONCE] for first in range(0, len(ids), AT_ONCE)]
+
+
+def reserver(path, ids, flow, owner):
+    """Claims many works in one transaction, with the product's own guards; half of them are done, half given back."""
+    store, groups = opened(path), batches(ids)
+    decide = functools.partial(guards.decide, guards.CLAIM)
+
+    def end(granted):
+        done = int(granted.id[:8], 16) % 2
+        event = Event.COMPLETE if done else Event.RELEASE
+        result = answer(tokens=USE) if done else None
+        return Step(id=granted.id, event=event, epoch=granted.epoch, result=result, uncount=True)
+
+    def reserve_some(item):
+        some = groups[int(item.partition(":")[2])]
+        claimed = store.batch([functools.partial(store.claim, claim_of(one, owner), decide) for one in some])
+        stands = store.workflow(flow)
+        assert stands.tokens_spent + stands.tokens_reserved <= PURSE
+        won = [one.handoff for one in claimed if one.won]
+        store.batch([functools.partial(store.advance, end(one), allow) for one in won])
+        return bool(won)
+
+    return reserve_some
+
+
+def test_a_hundred_thousand_racing_reservations_overspend_nothing(tmp_path):
+    path = str(tmp_path / "store.db")
+    store = opened(path)
+    root = store.offer(request(limits=Limits(max_tokens=PURSE, max_handoffs=None)), allow)[0]
+    offers = [delegation(root, budget=Budget(max_tokens=SHARE)) for _ in range(WORKS)]
+    for some in batches(offers):
+        store.batch([functools.partial(store.offer, offer, allow) for offer in some])
+    ids = [offer.handoff.id for offer in offers]
+    items = [f"{turn}:{number}" for turn in range(ROUNDS) for number in range(len(batches(ids)))]
+    assert len(items) * AT_ONCE * PROCESSES == 100_000
+    result = race(functools.partial(reserver, path, ids, root.workflow_id), items, PROCESSES)
+    flow = store.workflow(root.workflow_id)
+    done = len(store.find(state="completed", limit=MANY))
+    assert (flow.tokens_reserved, flow.tokens_spent) == (0, done * USE)
+    assert 0.9 * PURSE < flow.tokens_spent <= PURSE
+    assert len({owner for owners in result.winners_per_item.values() for owner in owners}) > 1
+    assert flaws(store) == []
+    store.close()
+    print(f"{100_000 / result.seconds:.0f} reservations a second")
 
 
 def test_the_same_harness_catches_read_then_write(tmp_path):

@@ -71,11 +71,9 @@ def many(options: argparse.Namespace) -> int:
                 line = f"{happened['schedules']:,} schedules, {rate:.0f}/s, {left:.0f} s left"
                 print(f"\r{line} ", end="", file=sys.stderr)
     seconds = time.monotonic() - began
-    last = options.first + options.count - 1
+    last, rate = options.first + options.count - 1, options.count / seconds
     print(f"seeds {options.first} to {last}, {_stores(options)}, {_commit()}")
-    print(
-        f"{options.count:,} schedules in {seconds:.0f} s, {options.count / seconds:.0f} a second on {options.jobs} cores"
-    )
+    print(f"{options.count:,} schedules in {seconds:.0f} s, {rate:.0f} a second in {options.jobs} processes")
     for title, names in EXPLAINED:
         print(f"{title:9}", ", ".join(f"{name} {happened[name]:,}" for name in names))
     print(f"promises broken: {len(broken)}")

@@ -83,6 +83,7 @@ class World:
         self.between: Callable[[Process], None] = lambda _: None  # faults between two callbacks
         self.over = False
         self.steps = 0
+        self.most = MOST_STEPS
         self._running: ProcessLoop | None = None
         self._number = 0
 
@@ -155,8 +156,8 @@ class World:
         self.current, clock.skew = None, 0
 
     def _runs_on(self) -> bool:
-        if self.steps > MOST_STEPS:
-            self.violate(f"not settled after {MOST_STEPS} callbacks")
+        if self.steps > self.most:
+            self.violate(f"not settled after {self.most} callbacks")
         return self.over
 
     def _meanwhile(self, outer: Process, seconds: float) -> None:
