@@ -51,7 +51,7 @@ def team(relay, agents, chance):
 
 
 def simulated(handoffs, agents):
-    """CPU seconds of relay.run in virtual time: the product's steps, its event loop, and agents that take their time."""
+    """CPU seconds of relay.run in virtual time: the steps, the event loop, and agents that take their time."""
     with Relay(":memory:", limits=Limits(max_handoffs=None)) as relay:
         chance = random.Random(1).random
         team(relay, agents, chance)

@@ -10,9 +10,11 @@ from collections import Counter
 
 import pytest
 
+from baton.stores.base import Store
 from baton.testing.simulation import bugs, simulate
 from baton.testing.simulation.faults import FAULTS
 from baton.testing.simulation.schedule import Outcome, play
+from baton.testing.simulation.wire import Wire
 from baton.testing.simulation.workloads import WORKLOADS
 
 SCHEDULES = int(os.environ.get("BATON_SCHEDULES", "10000"))
@@ -52,6 +54,11 @@ def test_every_part_has_been_played():
     """Each workload and each fault is in some of the first schedules."""
     told = "\n".join(simulate(seed, trace=True).trace[0] for seed in range(1, 120))
     assert [name for name in (*WORKLOADS, *FAULTS) if name not in told] == []
+
+
+def test_a_wire_has_all_that_a_store_has():
+    """What is added to the store goes into one of the lists of `wire.py`."""
+    assert [name for name in dir(Store) if not name.startswith("_") and not hasattr(Wire, name)] == []
 
 
 SEEDS = (3, 40, 77, 250)

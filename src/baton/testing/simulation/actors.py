@@ -39,6 +39,18 @@ class Actor:
         """Nothing to close."""
 
 
+class Sickly(Actor):
+    """An agent that is asked how it is, and is not always well."""
+
+    async def health(self) -> None:
+        """Raise, or take too long, now and then."""
+        dice = self.stage.chance.random()
+        self.stage.world.counts["health checks"] += 1
+        if dice < 0.3:
+            raise OSError("not well")
+        await asyncio.sleep(2.0 if dice < 0.4 else 0.0)
+
+
 async def plain(stage: Stage, turn: Turn) -> Any:
     """Some work, and an answer."""
     await stage.effort()

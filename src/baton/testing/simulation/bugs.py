@@ -42,7 +42,7 @@ def _own_clock(due: Original) -> Original:
         now, store = clock.now(), crew.store
         held = [one for one in store.find(state=State.CLAIMED) if one.id not in crew.running]
         over = [one for one in held if (store.timers(one.id)[0] or now) < now and life(one.holder) != "alive"]
-        seen = [recover.Facts(now=now, others=(), lease_until=store.timers(one.id)[0]) for one in over]
+        seen = [recover.Facts(now=now, lease_until=store.timers(one.id)[0]) for one in over]
         return [*due(crew), *(recover.reclaim(*both, "its lease is over") for both in zip(over, seen, strict=True))]
 
     return planted

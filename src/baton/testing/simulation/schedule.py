@@ -20,7 +20,7 @@ from baton.stores import holder, open_store
 from baton.stores.seal import seal
 from baton.testing.children import scratch
 from baton.testing.simulation import judge
-from baton.testing.simulation.actors import Actor, person
+from baton.testing.simulation.actors import Actor, Sickly, person
 from baton.testing.simulation.faults import FAULTS, Faults
 from baton.testing.simulation.history import History
 from baton.testing.simulation.loop import SimTask
@@ -38,6 +38,7 @@ SQLITE_EVERY = 20  # one schedule in so many runs on a file
 HEALED = 300.0  # seconds within which all is settled once the faults are over
 LEASE = 2.0
 MICRO = 1_000_000
+HEALTH = {"interval": 1.0, "timeout": 0.5, "threshold": 2}
 
 
 @dataclass(frozen=True)
@@ -252,7 +253,18 @@ class _Play:
     def _live(self, slot: _Slot, process: Process) -> None:
         """What a process does from its first moment on."""
         world = self.world
-        relay = Relay(process.wire, limits=LIMITS, lease=LEASE, backoff=0.2, delegation_timeout=20, sequence=SEQUENCE)  # type: ignore[arg-type]
+        stage = self.stage
+        relay = Relay(
+            process.wire,  # type: ignore[arg-type]
+            limits=LIMITS,
+            lease=LEASE,
+            backoff=0.2,
+            delegation_timeout=20,
+            sequence=SEQUENCE,
+            escalation=stage.ladder,
+            routes=stage.routes,
+            health=HEALTH,
+        )
         process.relay = relay
         crew = relay._crew  # noqa: SLF001 - what is told to nobody else
         crew.seal = partial(seal, process.wire) if self.sealing else int  # type: ignore[arg-type]
@@ -260,8 +272,9 @@ class _Play:
         world.known(process, crew.holder)
         world.say(process, f"lives as {crew.holder}, runs {', '.join(slot.agents) or 'no agent'}")
         for name in slot.agents:
-            patience = 3.0 if self.stage.temper[name] == "silent" else None
-            relay.add(name, Actor(self.stage, name), max_execution_time=patience, idempotent=name != "dan")
+            patience = 3.0 if stage.temper[name] == "silent" else None
+            actor = (Sickly if name in stage.sickly else Actor)(stage, name)
+            relay.add(name, actor, max_execution_time=patience, idempotent=name != "dan")
         if slot in self.people:
             slot.runs = [process.loop.create_task(person(self.stage, relay, slot.name))]
             return

@@ -113,7 +113,8 @@ class Witness:
             self._must(False, f"{short}: taken from {owner}, which lives on the same host")  # noqa: FBT003
         else:
             until = wire.store.timers(step.id)[0]
-            self._must(until is None or until <= world.clock.now() - world.clock.skew, f"{short}: its lease holds")
+            latest = max(world.clock.now() - world.clock.skew, world.clock.before_jump)
+            self._must(until is None or until <= latest, f"{short}: its lease holds")
 
     # --- one transaction -------------------------------------------------------------------------------
 

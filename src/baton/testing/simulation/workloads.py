@@ -43,6 +43,9 @@ class Stage:
         self.names = (*TEAM, *SEQUENCE, *SEQUENCE.values())
         kinds, weights = list(TEMPERS), [weight for weight, _ in TEMPERS.values()]
         self.temper = {name: self.chance.choices(kinds, weights)[0] for name in self.names}
+        self.ladder = self.chance.choice(((), (), ("cyd",), ("cyd", "dan")))
+        self.routes = self.chance.choice(({}, {"ann": ("bob", "dan"), "cyd": ("ann",)}))
+        self.sickly = {name for name in self.names if self.chance.random() < 0.15}
         self.scripts: dict[str, Script] = {}
         self.orders: list[Order] = []
         self.healing = False

@@ -28,6 +28,7 @@ class WorldClock(VirtualClock):
     """The time of the one machine that the store is on; a process elsewhere may be off by its skew."""
 
     skew = 0
+    before_jump = 0  # the latest that it showed before it was set back: what was decided then was right
     _off = 0.0
 
     def now(self) -> int:
@@ -35,6 +36,7 @@ class WorldClock(VirtualClock):
 
     def jump(self, seconds: float) -> None:
         """Set the wall clock forward or back."""
+        self.before_jump = max(self.before_jump, super().now())
         self._off += seconds
         super().jump(seconds)
 
