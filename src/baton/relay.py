@@ -15,7 +15,7 @@ from baton.agents.python import FunctionAgent
 from baton.agents.relay import RelayAgent
 from baton.errors import BatonError, HandoffFailed, Malformed, NotFound, TimedOut, Undecided, UnknownAgent, named
 from baton.flow import broadcast, escalate, offer, operator, outcome, prepare, recover, worker
-from baton.flow.crew import Crew, Settings, within
+from baton.flow.crew import Crew, as_settings, within
 from baton.flow.desk import Desk
 from baton.flow.outcome import Result
 from baton.guards.complexity import classify
@@ -39,9 +39,7 @@ from baton.protocol.options import (
     closed,
 )
 from baton.protocol.profile import Profile
-from baton.protocol.registry import as_rules
 from baton.protocol.results import Return, Send
-from baton.routing.ladder import as_ladder
 from baton.stores import open_store
 from baton.stores.base import Step
 from baton.stores.holder import identity
@@ -78,15 +76,11 @@ class Relay(Desk):
         escalation, reducers, roots, health, registry, telemetry.
         """
         closed(settings, SettingOptions, "Relay", "limits", "handoffs", "independent", "durability", "checkpoints")
-        most = as_limits(limits) or Limits()
         given: dict[str, Any] = dict(settings)
-        if "delegation_timeout" in given:
-            given["delegation_timeout"] = codec.seconds(given["delegation_timeout"], "delegation_timeout")
-        given["escalation"] = as_ladder(given.get("escalation", ()))
-        given["health"] = as_rules(given.get("health"))
         registry, hooks = given.pop("registry", None), given.pop("telemetry", ())
+        most = as_limits(limits) or Limits()
+        chosen = as_settings(given, limits=most, handoffs=handoffs, independent=independent)
         self.store = open_store(url, durability=durability) if isinstance(url, str | PathLike) else url
-        chosen = Settings(limits=most, handoffs=handoffs, independent=independent, **given)
         self._crew = Crew(self.store, identity(), chosen)
         self._crew.entrust = lambda prepared: worker.entrust(self._crew, prepared)
         self._crew.run_line = lambda handoff: worker.run_line(self._crew, handoff)

@@ -43,7 +43,16 @@ def name():
         (Machine(host="h2"), "unknown"),
         (Machine(host="h2", boot="b2", started={}), "unknown"),
     ],
-    ids=["there", "gone", "number reused", "image unknown", "not to be seen", "booted again", "other host", "other host, gone"],
+    ids=[
+        "there",
+        "gone",
+        "number reused",
+        "image unknown",
+        "not to be seen",
+        "booted again",
+        "other host",
+        "other host, gone",
+    ],
 )
 def test_who_lives(name, machine, life):
     with holder.use(machine):

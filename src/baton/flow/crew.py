@@ -15,12 +15,13 @@ import msgspec
 from baton import guards
 from baton.errors import BatonError
 from baton.lifecycle import Event, State
-from baton.protocol.codec import near
+from baton.protocol.codec import near, seconds
 from baton.protocol.context import Fetch
 from baton.protocol.handoff import HUMAN
 from baton.protocol.limits import RISKS, Limits, tightest
-from baton.protocol.registry import HealthRules
+from baton.protocol.registry import HealthRules, as_rules
 from baton.protocol.variables import NOTHING, Variables, freeze, thaw
+from baton.routing.ladder import as_ladder
 from baton.stores.base import Claim, Offer, Step
 from baton.stores.wake import Hub, Writer
 
@@ -67,6 +68,16 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     roots: tuple[str, ...] = ()  # where artifacts may stand, beside relative paths
     health: HealthRules = HealthRules()
     registry: str = ""  # the operator's file, where there is one
+
+
+def as_settings(given: Mapping[str, Any], **fixed: Any) -> Settings:
+    """Settings from what a program gives, which may be said in more than one way."""
+    chosen = {**given, **fixed}
+    if "delegation_timeout" in given:
+        chosen["delegation_timeout"] = seconds(given["delegation_timeout"], "delegation_timeout")
+    chosen["escalation"] = as_ladder(given.get("escalation", ()))
+    chosen["health"] = as_rules(given.get("health"))
+    return Settings(**chosen)
 
 
 class Running:
