@@ -220,6 +220,8 @@ class LiveTurn:
         """By what a part is remembered: each way to ask has keys of its own. Refused where this agent works alone."""
         self._refuse_alone()
         self._asked += 1
+        if self._crew.trace is not None:
+            self._crew.trace.due(self.handoff.id)
         key = key or f"{self._asked}:{codec.digest(codec.canonical(asked))[:16]}"
         plain = way == "delegate" and key.partition(":")[0] not in WAYS
         return key if plain else f"{way}:{key}"
@@ -229,8 +231,6 @@ class LiveTurn:
             raise HandoffsDisabled(
                 f"{self.handoff.to_agent} works alone: {self.alone or 'handoffs are off'}; answer yourself"
             )
-        if self._crew.trace is not None:
-            self._crew.trace.due(self.handoff.id)
 
     def _part(
         self, to: str, task: str, key: str, options: Mapping[str, Any], **fields: Any
