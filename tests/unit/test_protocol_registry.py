@@ -198,6 +198,15 @@ def test_where_both_say_it_the_narrower_counts():
     )  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("own", "file", "both"),
+    [(("a", "b"), ("b", "c"), ("b",)), ((), ("b",), ("b",)), (("a",), (), ()), (("*",), ("b",), ())],
+)
+def test_variables_of_others_are_written_where_program_and_file_agree(own, file, both):
+    assert narrowed(Profile(agent_id="a", writes=own), described(writes=file)).writes == both
+    assert narrowed(Profile(agent_id="a", writes=own), described()).writes == own
+
+
 def test_what_the_program_leaves_open_is_the_files():
     file = described(
         capabilities={"x": 1.0}, max_concurrent_tasks=5, allowed_targets=(), autonomy_budget=Autonomy(max_hops=1)

@@ -93,6 +93,8 @@ def narrowed(profile: Profile, described: Described | None) -> Profile:
         said[name] = getattr(profile, name) and getattr(file, name)
     if "capabilities" in given:
         said["capabilities"] = _abilities(profile.capabilities, file.capabilities)
+    if "writes" in given:
+        said["writes"] = tuple(one for one in profile.writes or file.writes if one in file.writes)
     if file.allowed_targets is not None:
         own = profile.allowed_targets
         said["allowed_targets"] = tuple(one for one in file.allowed_targets if own is None or one in own)
