@@ -9,6 +9,7 @@ from baton.testing.contracts import (
     GroupContract,
     LineContract,
     LockContract,
+    RetentionContract,
     StoreContract,
     TransitionContract,
 )
@@ -91,3 +92,12 @@ class TestGroupsInSqlite(InSqlite, GroupContract): ...
 
 
 class TestGroupsInFile(InFile, GroupContract): ...
+
+
+class TestRetentionInMemory(InMemory, RetentionContract): ...
+
+
+class TestRetentionInSqlite(InSqlite, RetentionContract): ...
+
+
+class TestRetentionInFile(InFile, RetentionContract): ...

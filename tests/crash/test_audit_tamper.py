@@ -1,4 +1,4 @@
-"""Ten attacks on the audit trail, at many places each: every one is found, and nothing else is.
+"""Attacks on the audit trail, whole or pruned, at many places each: every one is found, and nothing else is.
 
 What ends behind the last checkpoint is found only with checkpoints; that it is not found without them shows
 why they exist.
@@ -12,15 +12,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from baton import clock
 from baton.guards.base import ALLOW
 from baton.lifecycle import Event
 from baton.protocol.handoff import Handoff
 from baton.protocol.limits import Limits
 from baton.stores import open_store
 from baton.stores.base import Claim, Offer, Step, Workflow
-from baton.stores.export import export
+from baton.stores.export import TOMBSTONES, export
+from baton.stores.prune import Order, prune
+from baton.stores.retention import DAY
 from baton.stores.seal import checkpoint, checkpoints, root_of, seal
+from baton.stores.tombstone import Graves, signed, written_tombstone
 from baton.stores.verify import verify
+from baton.stores.witness import Witness
+from baton.testing.virtual import VirtualClock
 
 HANDOFFS, UNSEALED, PLACES = 30, 2, 200
 
@@ -361,3 +367,339 @@ def test_an_honest_log_never_raises_an_alarm(tmp_path_factory, steps, lag):
         assert copy.ok, copy
         assert (copy.records, copy.root) == (report.records, report.root)
     log.store.close()
+
+
+# --- a log of which parts were pruned --------------------------------------------------------------
+
+
+class PrunedLog(Log):
+    """Half of its handoffs are over for long; what was removed of them, an attacker has kept."""
+
+    def __init__(self, folder):
+        super().__init__()
+        chance = random.Random(2)
+        for number in range(2 * HANDOFFS):
+            self.initiate(f"h{number}")
+            self.accept(f"h{number}")
+            if chance.random() < 0.2:
+                seal(self.store, limit=4)
+            if number % 5:
+                self.complete(f"h{number}")
+            if chance.random() < 0.6:
+                seal(self.store, limit=7)
+        seal(self.store, limit=7)
+        clock._source.advance(91 * DAY / 1e6)
+        self.initiate("newest")
+        seal(self.store)
+        self.state = folder
+        checkpoint(folder, self.store)
+        self.witness = Witness(folder, self.store.id)
+        self.before = self.kept()
+        export(self.store, folder, "before")
+        self.done = prune(self.store, Order(by="ana"), self.witness.sign)
+        export(self.store, folder, "before")
+        export(self.store, folder, "after")
+
+    def kept(self):
+        rows = self.db.execute("SELECT s.n, a.* FROM sealed s JOIN audit a ON a.seq = s.audit_seq").fetchall()
+        return {row[0]: row[1:] for row in rows}, {one.n: one for one in self.store.segments()}
+
+    def graves(self):
+        return list(Graves(self.store.tombstones(), lambda _: True))
+
+    def steal(self, segment):
+        """Remove a segment as pruning does."""
+        records = (segment.first, segment.last)
+        self.db.execute(
+            "DELETE FROM audit WHERE seq IN (SELECT audit_seq FROM sealed WHERE n BETWEEN ? AND ?)", records
+        )
+        self.db.execute("DELETE FROM sealed WHERE n BETWEEN ? AND ?", records)
+        self.db.execute("DELETE FROM segment WHERE n = ?", (segment.n,))
+
+    def put_back(self, n):
+        row = self.before[0][n]
+        self.db.execute(f"INSERT INTO audit VALUES ({', '.join('?' * len(row))})", row)
+        self.db.execute("INSERT INTO sealed VALUES (?, ?)", (n, row[0]))
+
+    def put_segment(self, n):
+        self.db.execute("INSERT INTO segment VALUES (?, ?, ?, ?, ?, ?)", msgspec.structs.astuple(self.before[1][n]))
+
+    def place(self, grave):
+        row = (grave.n, written_tombstone(grave))
+        self.db.execute("INSERT OR REPLACE INTO tombstone VALUES (?, ?)", row)
+
+    def verify(self, **more):
+        return verify(self.store, checkpoints=checkpoints(self.state), witness=self.witness, **more)
+
+    def attacked(self, attack, seed):
+        self.db.execute("BEGIN")
+        try:
+            place = attack(self, random.Random(seed))
+            return place, self.verify()
+        finally:
+            self.db.execute("ROLLBACK")
+
+
+@pytest.fixture(scope="module")
+def pruned(tmp_path_factory):
+    with clock.use(VirtualClock()):
+        log = PrunedLog(tmp_path_factory.mktemp("pruned"))
+    assert log.done.records > 50
+    assert log.done.tombstones > 5
+    return log
+
+
+def theft(log, chance):
+    """A segment of which nobody said that it may go."""
+    segment = chance.choice(log.store.segments()[:-1])
+    log.steal(segment)
+    return segment.first
+
+
+def theft_under_a_forged_tombstone(log, chance):
+    """As an honest one would be, but for the secret."""
+    segment = chance.choice(log.store.segments()[:-1])
+    entries = log.store.sealed(segment.first, segment.last)
+    log.steal(segment)
+    model = chance.choice(log.graves())
+    forged = msgspec.structs.replace(
+        model, n=segment.n, to=segment.n, first=segment.first, last=segment.last, previous=segment.previous,
+        root=segment.root, ends=tuple(one.digest for one in entries),
+    )  # fmt: skip
+    log.place(chance.choice([forged, signed(forged, b"guessed"), msgspec.structs.replace(forged, mac="")]))
+    return segment.first
+
+
+def theft_under_a_tombstone_nobody_noted(log, chance):
+    """Signed with the very secret, as by one who may read it, but not write beside it."""
+    segment = chance.choice(log.store.segments()[:-1])
+    log.steal(segment)
+    model = chance.choice(log.graves())
+    forged = msgspec.structs.replace(
+        model, n=segment.n, to=segment.n, first=segment.first, last=segment.last, previous=segment.previous,
+        root=segment.root,
+    )  # fmt: skip
+    log.place(signed(forged, log.witness._key()))
+    return segment.first
+
+
+def theft_under_a_moved_tombstone(log, chance):
+    """A real one in the place of another segment."""
+    segment = chance.choice(log.store.segments()[:-1])
+    log.steal(segment)
+    record = written_tombstone(chance.choice(log.graves()))
+    log.db.execute("INSERT INTO tombstone VALUES (?, ?)", (segment.n, record))
+    return segment.first
+
+
+def widened(log, chance):
+    """A tombstone that stands for its neighbour as well."""
+    grave = chance.choice(log.graves())
+    after = next(one for one in log.store.segments() if one.n > grave.to)
+    log.steal(after)
+    log.place(msgspec.structs.replace(grave, to=after.n, last=after.last, root=after.root))
+    return after.first
+
+
+def no_tombstone(log, chance):
+    grave = chance.choice(log.graves())
+    log.db.execute("DELETE FROM tombstone WHERE n = ?", (grave.n,))
+    return grave.first
+
+
+OTHERS = {
+    "log": "another", "n": 1000, "to": 1000, "first": 0, "last": 1000, "previous": "ab" * 32, "root": "ab" * 32,
+    "oldest": 0, "newest": 0, "classes": {"completed": 0}, "ends": ("ab" * 32,), "time": 0, "by": "eve",
+    "reason": "none", "mac": "ab" * 32,
+}  # fmt: skip
+
+
+def tombstone_edited(log, chance):
+    """Any field of it, who pruned and why too."""
+    grave = chance.choice(log.graves())
+    name = chance.choice(list(OTHERS))
+    edited = msgspec.structs.replace(grave, **{name: OTHERS[name]})
+    log.db.execute("UPDATE tombstone SET record = ? WHERE n = ?", (written_tombstone(edited), grave.n))
+
+
+def tombstone_damaged(log, chance):
+    grave = chance.choice(log.graves())
+    data = bytearray(written_tombstone(grave))
+    data[chance.randrange(len(data))] ^= 1 << chance.randrange(8)
+    log.db.execute("UPDATE tombstone SET record = ? WHERE n = ?", (bytes(data), grave.n))
+
+
+def come_back(log, chance):
+    """A run of segments, whole as they were, or changed in one record."""
+    grave = chance.choice(log.graves())
+    for n in range(grave.n, grave.to + 1):
+        log.put_segment(n)
+    for n in range(grave.first, grave.last + 1):
+        log.put_back(n)
+    if chance.random() < 0.5:
+        n = chance.randint(grave.first, grave.last)
+        seq, record = log.row(n)
+        log.put(seq, changed(record, chance))
+    return grave.first
+
+
+def one_comes_back(log, chance):
+    """A single record, or a single segment without its records."""
+    grave = chance.choice(log.graves())
+    if chance.random() < 0.5:
+        log.put_back(chance.randint(grave.first, grave.last))
+    else:
+        log.put_segment(chance.randint(grave.n, grave.to))
+    return grave.first
+
+
+def neighbour_rewritten(log, chance):
+    """A segment beside a tombstone, resealed by itself after a change."""
+    grave = chance.choice([one for one in log.graves() if one.n > 1])
+    before = next(one for one in reversed(log.store.segments()) if one.n < grave.n)
+    seq, record = log.row(before.last)
+    log.put(seq, changed(record, chance))
+    digests = [row.digest for row in log.store.sealed(before.first, before.last)]
+    log.db.execute("UPDATE segment SET root = ? WHERE n = ?", (root_of(before, digests), before.n))
+
+
+def follower_changed(log, chance):
+    """A record that follows a pruned one says that it follows something else."""
+    kept = {n: log.row(n) for n in range(1, log.last() + 1) if log.row(n)}
+    ends = {end for grave in log.graves() for end in grave.ends}
+    n = chance.choice([n for n, (_, data) in kept.items() if msgspec.json.decode(data).get("previous") in ends])
+    seq, record = kept[n]
+    value = {**msgspec.json.decode(record), "previous": sha256(str(chance.random()).encode()).hexdigest()}
+    log.put(seq, msgspec.json.encode(value))
+    return n
+
+
+PRUNED_ATTACKS = [
+    theft, theft_under_a_forged_tombstone, theft_under_a_tombstone_nobody_noted, theft_under_a_moved_tombstone,
+    widened, no_tombstone, tombstone_edited, tombstone_damaged, come_back, one_comes_back, neighbour_rewritten,
+    follower_changed,
+]  # fmt: skip
+
+
+def test_a_pruned_log_verifies_and_says_what_is_gone(pruned):
+    report = pruned.verify(deep=True)
+    assert report.ok, report
+    assert (report.pruned, report.tombstones) == (pruned.done.records, pruned.done.tombstones)
+    assert report.records + report.pruned == pruned.last()
+    assert f"{report.pruned} pruned, under {report.tombstones} tombstones" in str(report)
+    assert any(one.ends for one in pruned.graves()), "no chain goes on behind what was pruned"
+
+
+@pytest.mark.parametrize("attack", PRUNED_ATTACKS, ids=lambda attack: attack.__name__)
+def test_every_attack_on_a_pruned_log_is_found(pruned, attack):
+    found = 0
+    for seed in range(PLACES):
+        place, report = pruned.attacked(attack, seed)
+        assert not report.ok, f"{attack.__name__} with seed {seed} was not found"
+        if place is not None:
+            spans = [(one.n, max(one.n, one.to)) for one in report.findings if one.n]
+            assert any(first <= place <= last for first, last in spans), (place, report)
+        found += 1
+    assert found == PLACES
+    assert pruned.verify().ok
+
+
+def test_without_its_witness_a_tombstone_is_taken_at_its_word(pruned):
+    assert verify(pruned.store).ok
+    pruned.db.execute("BEGIN")
+    theft_under_a_forged_tombstone(pruned, random.Random(1))
+    assert verify(pruned.store).ok, "structure alone cannot see this"
+    pruned.db.execute("ROLLBACK")
+
+
+def exported_folder(log, project):
+    return log.state / "core" / "logs" / project / "handoff-audit"
+
+
+@pytest.mark.parametrize("project", ["before", "after"])
+def test_an_export_made_before_or_after_pruning_verifies(pruned, project):
+    report = verify(exported_folder(pruned, project), checkpoints=checkpoints(pruned.state), witness=pruned.witness)
+    assert report.ok, report
+    assert report.pruned == (pruned.done.records if project == "after" else 0)
+    assert report.last == pruned.last()
+    (file, *_) = exported_folder(pruned, project).glob("0*.jsonl")
+    assert verify(file, witness=pruned.witness).ok
+
+
+def test_attacks_on_the_export_of_a_pruned_log_are_found(pruned, tmp_path):
+    folder = exported_folder(pruned, "after")
+    (file,) = folder.glob("0*.jsonl")
+    graves = (folder / TOMBSTONES).read_bytes().splitlines(keepends=True)
+    for name in (file.name, TOMBSTONES):
+        (tmp_path / name).write_bytes((folder / name).read_bytes())
+    assert verify(tmp_path, witness=pruned.witness).ok
+    for seed in range(PLACES):
+        chance = random.Random(seed)
+        lines = list(graves)
+        at = chance.randrange(len(lines))
+        if chance.random() < 0.3:
+            del lines[at]
+        else:
+            edited = bytearray(lines[at])
+            edited[chance.randrange(len(edited) - 1)] ^= 1 << chance.randrange(8)
+            lines[at] = bytes(edited)
+        (tmp_path / TOMBSTONES).write_bytes(b"".join(lines))
+        assert not verify(tmp_path, witness=pruned.witness).ok, seed
+
+
+def test_exported_files_may_go_when_all_in_them_was_pruned(tmp_path):
+    with clock.use(VirtualClock()) as now:
+        log = Log()
+        witness = Witness(tmp_path, log.store.id)
+        for number in range(4):
+            for step in (log.initiate, log.accept, log.complete):
+                step(f"h{number}")
+                seal(log.store)
+            export(log.store, tmp_path, "shop")
+        now.advance(91 * DAY / 1e6)
+        log.initiate("open")
+        seal(log.store)
+        prune(log.store, Order(by="ana"), witness.sign)
+        export(log.store, tmp_path, "shop")
+    folder = tmp_path / "core" / "logs" / "shop" / "handoff-audit"
+    first, *others, last = sorted(folder.glob("0*.jsonl"))
+    assert verify(folder, witness=witness).pruned == 0
+    others[1].unlink()
+    report = verify(folder, witness=witness)
+    assert (report.ok, report.pruned, report.tombstones) == (True, 3, 1), report
+    first.unlink()
+    others[0].unlink()
+    assert verify(folder, witness=witness).ok
+    last.unlink()
+    checkpoint(tmp_path, log.store)
+    assert not verify(folder, witness=witness, checkpoints=checkpoints(tmp_path)).ok
+    log.store.close()
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(0, 7), st.integers(1, 5), st.integers(0, 60), st.booleans()), max_size=40),
+)
+def test_an_honest_log_that_is_pruned_again_and_again_never_raises_an_alarm(tmp_path_factory, steps):
+    with clock.use(VirtualClock()) as now:
+        log, taken, gone = Log(), {}, 0
+        folder = tmp_path_factory.mktemp("honest")
+        witness = Witness(folder, log.store.id)
+        for number, limit, days, pruning in steps:
+            step = taken.get(number, 0)
+            if step < 3:
+                (log.initiate, log.accept, log.complete)[step](f"h{number}")
+                taken[number] = step + 1
+            seal(log.store, limit=limit)
+            checkpoint(folder, log.store)
+            now.advance(days * DAY / 1e6)
+            if pruning:
+                gone += prune(log.store, Order(by="p"), witness.sign).records
+            report = verify(log.store, checkpoints=checkpoints(folder), witness=witness, deep=True)
+            assert report.ok, report
+            assert (report.pruned, report.records) == (gone, sum(taken.values()) - gone)
+            export(log.store, folder, "p")
+        if steps:
+            copy = verify(folder / "core" / "logs" / "p" / "handoff-audit", witness=witness)
+            assert copy.ok, copy
+        log.store.close()

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from baton.relay import Relay
     from baton.stores.place import Stood
+    from baton.stores.report import Report
     from baton.stores.trail import AuditTrail
-    from baton.stores.verify import Report
 
 RECORDS = Columns(("TIME", "HANDOFF", "EVENT", "FROM → TO", "BY", "REASON"), spare=("HANDOFF", "BY", "TIME"))
 FILES = Columns(("FILE",))

@@ -125,6 +125,13 @@ def newest_first(history: str, fetch: Fetch) -> Iterator[Message]:
         history = node.previous
 
 
+def reach(history: str, fetch: Fetch, seen: set[str]) -> None:
+    """Add to `seen` all content that a history stands on, as far as it is there (else empty)."""
+    while history and history not in seen:
+        seen.add(history)
+        history = stored(_read_node, fetch, history).previous if fetch(history) else ""
+
+
 def stored(decode: Callable[[bytes], T], fetch: Fetch, ref: str) -> T:
     """Read content by digest."""
     try:

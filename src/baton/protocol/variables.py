@@ -233,6 +233,15 @@ def thaw(ref: str, fetch: Fetch) -> Variables:
     return Variables(state.values | large, state.owners, added, ref, state)
 
 
+def reach(ref: str, fetch: Fetch, seen: set[str]) -> None:
+    """Add to `seen` all content that stored variables stand on, as far as it is there (else empty)."""
+    if ref and ref not in seen:
+        seen.add(ref)
+        if fetch(ref):
+            state = stored(_read, fetch, ref)
+            seen.update(state.refs.values(), state.added.values())
+
+
 def document(values: Mapping[str, Any], **derived: Any) -> dict[str, Any]:
     """The variables as the protocol lays them out: what is derived, what is reserved, and all else as `custom`."""
     reserved = {key: values[key] for key in (DECISIONS, *RESERVED) if key in values}

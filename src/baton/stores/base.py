@@ -146,6 +146,35 @@ class Segment(msgspec.Struct, frozen=True, kw_only=True):
     sealed_at: int
 
 
+class Tombstone(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What stands for a run of segments that was pruned."""
+
+    log: str  # the id of the store
+    n: int  # segments, n to `to`
+    to: int
+    first: int  # public numbers of their records, first to last
+    last: int
+    previous: str  # the root before them, and their last one
+    root: str
+    oldest: int  # when the first and the last of the records were written
+    newest: int
+    classes: dict[str, int]  # how many of each class
+    ends: tuple[str, ...] = ()  # digests among them that what remains refers to
+    time: int
+    by: str
+    reason: str = ""
+    mac: str = ""  # by the secret of the user who pruned
+
+
+class Held(msgspec.Struct, frozen=True, gc=False):
+    """The content that one handoff refers to."""
+
+    seq: int
+    history_ref: str
+    state_ref: str
+    result_ref: str = ""
+
+
 class Alert(msgspec.Struct, frozen=True, kw_only=True):
     """Something a person should see."""
 
@@ -229,10 +258,17 @@ class Store(Claims, Protocol):
     def sealed_rows(self, first: int, last: int) -> Sequence[Row]: ...
     def audited(self) -> int: ...
     def labelled(self, limit: int, after: int = 0) -> list[tuple[int, int, bytes, tuple[bytes, ...]]]: ...
-    def headless(self, handoffs: Sequence[str] | None = None) -> list[str]: ...
+    def headless(self, handoffs: Sequence[str] | None = None) -> list[tuple[str, str]]: ...
     def last_segment(self) -> Segment | None: ...
     def segments(self) -> list[Segment]: ...
     def add_segment(self, segment: Segment, seqs: Sequence[int]) -> None: ...
+
+    def tombstones(self) -> list[bytes]: ...
+    def bury(self, tombstone: Tombstone, gone: Sequence[str]) -> None: ...
+    def forget_alerts(self, before: int) -> int: ...
+    def holding(self, *, after: int = 0, limit: int = 1000, handoffs: Sequence[str] | None = None) -> list[Held]: ...
+    def contents(self, *, after: str = "", limit: int = 1000) -> list[str]: ...
+    def drop_contents(self, digests: Sequence[str]) -> int: ...
 
     def raise_alert(self, subject: str, text: str) -> str: ...
     def alerts(self, *, unresolved: bool = True) -> list[Alert]: ...

@@ -6,6 +6,7 @@ One record per line, its bytes exactly as they were hashed; the first line of a 
     {"n":2,"digest":"…","record":{…}}
 
 A file holds whole segments and is named for its range. It appears whole or not at all and is never changed.
+Beside them stand the tombstones of what was pruned from the log, one per line.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import fcntl
 import os
 import re
 from binascii import hexlify
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from hashlib import sha256
 from io import BytesIO
@@ -27,8 +28,10 @@ import msgspec
 from baton.errors import Malformed, StoreError
 from baton.protocol.codec import MAX_DOCUMENT
 from baton.stores.base import Entry, Segment
+from baton.stores.tombstone import Graves
 
 FILE_ROWS = 10_000
+TOMBSTONES = "tombstones.jsonl"
 _BATCH = 1000
 _BLOCK = 1 << 18  # it and its lines fit into the cache of a core
 _NAME = re.compile(r"(\d{12,18})-(\d{12,18})\.jsonl", re.ASCII)
@@ -45,6 +48,7 @@ class Sealed(Protocol):
 
     def segments(self) -> list[Segment]: ...
     def sealed(self, first: int, last: int) -> list[Entry]: ...
+    def tombstones(self) -> list[bytes]: ...
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,9 +74,14 @@ def export(store: Sealed, root: str | Path, project: str) -> list[Path]:
     with _opened(Path(root), ("core", "logs", project, "handoff-audit")) as handle:
         # Two exporters at once would write overlapping files.
         fcntl.flock(handle, fcntl.LOCK_EX)
+        found = store.tombstones()
         segments = store.segments()
-        done = _watermark(handle, segments, folder)
-        return [folder / _write(handle, store, group) for group in _files(segments[done:])]
+        done = _watermark(handle, segments, Graves(found, lambda _: True), folder)
+        new = [one for one in segments if one.first > done]
+        written = [folder / _write(handle, _name(*_range(group)), _lines(store, group)) for group in _files(new)]
+        if found and found != _tombstones(handle):
+            _write(handle, TOMBSTONES, (one + b"\n" for one in found))
+        return written
 
 
 @contextmanager
@@ -101,8 +110,8 @@ def _opened(root: Path, names: Sequence[str]) -> Iterator[int]:
         os.close(handle)
 
 
-def _watermark(handle: int, segments: Sequence[Segment], folder: Path) -> int:
-    """How many segments the newest file and those before it hold; it must come from this log."""
+def _watermark(handle: int, segments: Sequence[Segment], graves: Graves, folder: Path) -> int:
+    """The last record that the newest file and those before it hold; it must come from this log."""
     ranges = sorted((int(m[2]), int(m[1])) for name in os.listdir(handle) if (m := _NAME.fullmatch(name)))
     if not ranges:
         return 0
@@ -116,9 +125,11 @@ def _watermark(handle: int, segments: Sequence[Segment], folder: Path) -> int:
     with os.fdopen(file, "rb") as stream:
         for part in _parts(stream, name):
             held = part.segment or held
-    for index, segment in enumerate(segments):
-        if segment == held and segment.last == last:
-            return index + 1
+    if held is not None and held.last == last:
+        grave = graves.over(last)
+        pruned = grave is not None and grave.n <= held.n <= grave.to and (last < grave.last or held.root == grave.root)
+        if pruned or held in segments:
+            return last
     raise StoreError(f"{folder}: {name} does not come from this log; export to another project, or move it away")
 
 
@@ -133,12 +144,16 @@ def _files(segments: Sequence[Segment]) -> Iterator[list[Segment]]:
         yield group
 
 
+def _range(segments: Sequence[Segment]) -> tuple[int, int]:
+    return segments[0].first, segments[-1].last
+
+
 def _name(first: int, last: int) -> str:
     return f"{first:012d}-{last:012d}.jsonl"
 
 
-def _write(handle: int, store: Sealed, segments: Sequence[Segment]) -> str:
-    name = _name(segments[0].first, segments[-1].last)
+def _write(handle: int, name: str, lines: Iterable[bytes]) -> str:
+    """A file that appears whole or not at all."""
     draft = f".{name}.part"
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
     try:
@@ -146,15 +161,7 @@ def _write(handle: int, store: Sealed, segments: Sequence[Segment]) -> str:
     except OSError as error:
         raise StoreError(f"{draft}: {error.strerror}; remove it and export again") from None
     with os.fdopen(file, "wb") as stream:
-        for segment in segments:
-            for first in range(segment.first, segment.last + 1, _BATCH):
-                last = min(first + _BATCH - 1, segment.last)
-                rows = store.sealed(first, last)
-                if len(rows) != last - first + 1:
-                    raise StoreError(f"records {first} to {last}: some are gone; run `baton audit verify`")
-                stream.writelines(
-                    _line(n, row, segment if n == segment.first else None) for n, row in enumerate(rows, first)
-                )
+        stream.writelines(lines)
         stream.flush()
         os.fsync(stream.fileno())
     os.rename(draft, name, src_dir_fd=handle, dst_dir_fd=handle)
@@ -162,9 +169,43 @@ def _write(handle: int, store: Sealed, segments: Sequence[Segment]) -> str:
     return name
 
 
+def _lines(store: Sealed, segments: Sequence[Segment]) -> Iterator[bytes]:
+    for segment in segments:
+        for first in range(segment.first, segment.last + 1, _BATCH):
+            last = min(first + _BATCH - 1, segment.last)
+            rows = store.sealed(first, last)
+            if len(rows) != last - first + 1:
+                raise StoreError(f"records {first} to {last}: some are gone; run `baton audit verify`")
+            for n, row in enumerate(rows, first):
+                yield _line(n, row, segment if n == segment.first else None)
+
+
 def _line(n: int, row: Entry, segment: Segment | None) -> bytes:
     middle = b'","segment":%b,"record":' % msgspec.json.encode(segment) if segment else _RECORD
     return b'{"n":%d,"digest":"%b%b%b}\n' % (n, row.digest.encode(), middle, row.record)
+
+
+def read_tombstones(path: Path) -> list[bytes]:
+    """What stands beside exported files for records that are gone."""
+    try:
+        folder = os.open(path if path.is_dir() else path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError:
+        return []
+    try:
+        return _tombstones(folder)
+    finally:
+        os.close(folder)
+
+
+def _tombstones(handle: int) -> list[bytes]:
+    try:
+        file = os.open(TOMBSTONES, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=handle)
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise StoreError(f"{TOMBSTONES}: {error.strerror}; remove it and export again") from None
+    with os.fdopen(file, "rb") as stream:
+        return stream.read().splitlines()
 
 
 def read(path: Path) -> Iterator[Part]:

@@ -12,7 +12,7 @@ from baton.guards.breaker import subjects
 from baton.guards.health import said
 from baton.lifecycle import State
 from baton.protocol.handoff import rank
-from baton.stores.memory_reads import MemoryReads
+from baton.stores.memory_prune import MemoryPruning
 from baton.stores.rows import Row, replace
 from baton.stores.steps import Steps
 
@@ -31,15 +31,11 @@ if TYPE_CHECKING:
 SLACK = 64  # how many outdated entries a heap may hold beside as many as it has current ones
 
 
-class MemoryStore(MemoryReads, Steps):
+class MemoryStore(MemoryPruning, Steps):
     """Dictionaries with the indexes that the steps need; a step is planned before anything is written."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._named: dict[tuple[str, str], str] = {}  # parent and part
-        self._parts: defaultdict[str, list[str]] = defaultdict(list)  # what each handoff delegated
-        self._chains: set[tuple[str, bytes, str]] = set()  # workflow, fingerprint and receiver
-        self._prints: dict[str, bytes] = {}
         self._queues: defaultdict[str, list[tuple[int, int, str]]] = defaultdict(list)  # rank, arrival, id
         self._timers: list[tuple[int, int, str]] = []
         self._timed = 0
@@ -144,8 +140,9 @@ class MemoryStore(MemoryReads, Steps):
         for agent in agents:
             queue = self._queues.get(agent)
             while queue:
-                waiting = self._rows[queue[0][2]].handoff
-                if waiting.state is State.OFFERED and waiting.to_agent == agent:
+                row = self._rows.get(queue[0][2])
+                waiting = row.handoff if row else None
+                if waiting and waiting.state is State.OFFERED and waiting.to_agent == agent:
                     heads.append(queue[0])
                     break
                 heappop(queue)
@@ -168,8 +165,9 @@ class MemoryStore(MemoryReads, Steps):
         for line_id, handoff_id in change.answered:
             self._answer(line_id, handoff_id)
         for record in change.audit:
-            self._trail.append(record)
-            self._of.setdefault(record.handoff_id, []).append(len(self._trail))
+            self._written += 1
+            self._trail[self._written] = record
+            self._of.setdefault(record.handoff_id, []).append(self._written)
         self._put_breakers(change.breakers)
         if change.freed and self._locks:
             self._locks = {seq: one for seq, one in self._locks.items() if one.owner not in change.freed}
@@ -196,7 +194,8 @@ class MemoryStore(MemoryReads, Steps):
 
     def _insert(self, made: Made) -> None:
         handoff = made.row.handoff
-        self._arrival[handoff.id] = len(self._arrival)
+        self._arrived += 1
+        self._arrival[handoff.id] = self._arrived
         self._prints[handoff.id] = made.fingerprint
         self._chains.add((handoff.workflow_id, made.fingerprint, handoff.to_agent))
         self._within.setdefault(handoff.workflow_id, []).append(handoff.id)
@@ -230,7 +229,8 @@ class MemoryStore(MemoryReads, Steps):
         heappush(self._timers, (row.due_at, self._arrival[row.handoff.id], row.handoff.id))
 
     def _current(self, entry: tuple[int, int, str]) -> bool:
-        return self._rows[entry[2]].due_at == entry[0]
+        row = self._rows.get(entry[2])
+        return row is not None and row.due_at == entry[0]
 
     def _add_up(self, sums: Sums) -> None:
         flow = self._flows[sums.workflow_id]

@@ -49,11 +49,12 @@ class MemoryReads:
         self._breakers: dict[tuple[str, str], Breaker] = {}
         self._alerts: dict[str, Alert] = {}
         self._open_alerts: defaultdict[str, set[str]] = defaultdict(set)  # by what they are about
-        self._trail: list[Audited] = []
+        self._trail: dict[int, Audited] = {}  # by place, from 1 on
+        self._written = 0  # the last place
         self._of: dict[str, list[int]] = {}  # the places in the trail of each handoff's records
-        self._sealed: list[int] = []  # their places, in the order of the public numbers
+        self._sealed: dict[int, int] = {}  # their places, by public number
         self._numbers: dict[int, int] = {}
-        self._segments: list[Segment] = []
+        self._segments: dict[int, Segment] = {}
 
     def now(self) -> int:
         """The store's time."""
@@ -224,15 +225,15 @@ class MemoryReads:
     # --- audit -------------------------------------------------------------------------------------
 
     def _entries(self, places: Iterable[int]) -> list[Entry]:
-        return [Entry(n, (one := self._trail[n - 1]).handoff_id, one.record, one.digest.hex()) for n in places]
+        return [Entry(n, (one := self._trail[n]).handoff_id, one.record, one.digest.hex()) for n in places]
 
     def _raw(self, places: Iterable[int]) -> list[AuditRow]:
-        return [(n, (one := self._trail[n - 1]).handoff_id.encode(), one.record, one.digest) for n in places]
+        return [(n, (one := self._trail[n]).handoff_id.encode(), one.record, one.digest) for n in places]
 
     def _pending(self, limit: int, after: int) -> list[int]:
         found = []
-        for place in range(max(after, 0) + 1, len(self._trail) + 1):
-            if place not in self._numbers:
+        for place in range(max(after, 0) + 1, self._written + 1):
+            if place not in self._numbers and place in self._trail:
                 found.append(place)
                 if len(found) >= limit:
                     break
@@ -244,15 +245,20 @@ class MemoryReads:
         if "handoff_id" in keys:
             places: Iterable[int] = sorted(place for one in keys["handoff_id"] for place in self._of.get(one, ()))
         else:
-            places = range(1, len(self._trail) + 1)
+            places = range(max(after, 0) + 1, self._written + 1)
         found: list[int] = []
         for place in places:
             if len(found) >= limit:
                 break
-            one = self._trail[place - 1]
-            if place > after and all(getattr(one, name) in values for name, values in keys.items()):
+            one = self._trail.get(place)
+            if one is not None and place > after and all(getattr(one, name) in values for name, values in keys.items()):
                 found.append(place)
         return self._entries(found)
+
+    def _places(self, first: int, last: int) -> list[int]:
+        newest = self.last_segment()
+        end = min(last, newest.last) if newest else 0
+        return [self._sealed[n] for n in range(first, end + 1) if n in self._sealed]
 
     def unsealed(self, limit: int, after: int = 0) -> list[Entry]:
         """Audit rows that no segment holds yet."""
@@ -260,7 +266,7 @@ class MemoryReads:
 
     def sealed(self, first: int, last: int) -> list[Entry]:
         """Audit rows by their public numbers."""
-        return self._entries(self._sealed[max(first - 1, 0) : last])
+        return self._entries(self._places(first, last))
 
     def unsealed_rows(self, limit: int, after: int = 0) -> list[AuditRow]:
         """Audit rows that no segment holds yet, as `verify` reads them."""
@@ -268,7 +274,7 @@ class MemoryReads:
 
     def sealed_rows(self, first: int, last: int) -> list[AuditRow]:
         """Audit rows by their public numbers, as `verify` reads them."""
-        return self._raw(self._sealed[max(first - 1, 0) : last])
+        return self._raw(self._places(first, last))
 
     def audited(self) -> int:
         """How many audit rows there are."""
@@ -276,45 +282,43 @@ class MemoryReads:
 
     def labelled(self, limit: int, after: int = 0) -> list[tuple[int, int, bytes, tuple[bytes, ...]]]:
         """Audit rows in order: their place, public number (0: none), record and what they are found by."""
-        return [
-            (
-                place,
-                self._numbers.get(place, 0),
-                one.record,
-                (one.task_id.encode(), one.from_agent.encode(), one.to_agent.encode()),
-            )
-            for place, one in enumerate(self._trail[after : after + limit], after + 1)
-        ]
+        found: list[tuple[int, int, bytes, tuple[bytes, ...]]] = []
+        for place in range(max(after, 0) + 1, self._written + 1):
+            if (one := self._trail.get(place)) is not None and len(found) < limit:
+                keys = (one.task_id.encode(), one.from_agent.encode(), one.to_agent.encode())
+                found.append((place, self._numbers.get(place, 0), one.record, keys))
+        return found
 
-    def headless(self, handoffs: Sequence[str] | None = None) -> list[str]:
-        """Handoffs, of these or of all, whose newest record is not there."""
+    def headless(self, handoffs: Sequence[str] | None = None) -> list[tuple[str, str]]:
+        """Handoffs, of these or of all, whose newest record is not there, and its digest."""
         rows = [self._rows[one] for one in sorted(self._rows if handoffs is None else set(handoffs) & set(self._rows))]
         return [
-            row.handoff.id
+            (row.handoff.id, row.head)
             for row in rows
-            if all(self._trail[place - 1].digest.hex() != row.head for place in self._of.get(row.handoff.id, ()))
+            if all(self._trail[place].digest.hex() != row.head for place in self._of.get(row.handoff.id, ()))
         ]
 
     def last_segment(self) -> Segment | None:
         """The newest segment."""
-        return self._segments[-1] if self._segments else None
+        return self._segments[next(reversed(self._segments))] if self._segments else None
 
     def segments(self) -> list[Segment]:
         """All sealed segments, in order."""
-        return list(self._segments)
+        return list(self._segments.values())
 
     def add_segment(self, segment: Segment, seqs: Sequence[int]) -> None:
         """Seal rows in this order, unless another sealer was faster."""
         with self._lock:
-            tail = (self._segments[-1].n, self._segments[-1].root) if self._segments else (0, "")
-            if len(self._sealed) + 1 != segment.first or tail != (segment.n - 1, segment.previous):
+            newest = self.last_segment()
+            tail = (newest.n, newest.last, newest.root) if newest else (0, 0, "")
+            if tail != (segment.n - 1, segment.first - 1, segment.previous):
                 raise Conflict(f"segment {segment.n}: another process sealed these records first; read again")
             if again := [seq for seq in seqs if seq in self._numbers]:
                 raise Conflict(f"audit row {again[0]} is sealed already; read again")
             for number, seq in enumerate(seqs, segment.first):
                 self._numbers[seq] = number
-            self._sealed += seqs
-            self._segments.append(segment)
+                self._sealed[number] = seq
+            self._segments[segment.n] = segment
 
     # --- alerts ------------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ import msgspec
 from baton import config
 from baton.errors import AuditBroken
 from baton.stores.seal import checkpoints, own_file, sync_folder
+from baton.stores.witness import Witness
 
 
 class Stood(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -29,12 +30,17 @@ class Place:
 
     def __init__(self, url: str, given: str | Path | None = None) -> None:
         name = sha256(str(Path(url.removeprefix("sqlite://")).resolve()).encode()).hexdigest()[:16]
-        self._folder = config.state_dir() / "checkpoints" / name if given is None else Path(given)
+        self._base = config.state_dir() / "checkpoints" if given is None else Path(given)
+        self._folder = self._base / name if given is None else self._base
         self._path = self._folder / f"{name}.jsonl"
 
     def checkpoints(self, log: str) -> Path:
         """Where the checkpoints of one log stand."""
         return self._folder / log
+
+    def witness(self, log: str) -> Witness:
+        """What this user remembers of pruning that log, wherever it stands."""
+        return Witness(self._base, log)
 
     def stood(self) -> list[Stood]:
         """What was noted, oldest first."""

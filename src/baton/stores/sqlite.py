@@ -15,7 +15,7 @@ from baton.protocol.handoff import rank
 from baton.protocol.locks import Lock
 from baton.stores.connection import statements
 from baton.stores.rows import Row, read_agents, read_limits, read_profile, read_return, read_spec, stands
-from baton.stores.sqlite_reads import Reads
+from baton.stores.sqlite_prune import Pruning
 from baton.stores.steps import Steps
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ KEPT_SPECS = 1024
 _AUDIT = [SQL["insert_audit"] + ", (?, ?, ?, ?, ?, ?, ?)" * more for more in range(4)]
 
 
-class SqliteStore(Reads, Steps):
+class SqliteStore(Pruning, Steps):
     """Handoffs in one SQLite file."""
 
     def __init__(self, path: str, **options: Any) -> None:

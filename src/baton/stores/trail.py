@@ -7,13 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from baton.errors import AuditBroken
 from baton.protocol.audit import AuditRecord, read_record
 from baton.stores import seal
 from baton.stores.place import Place, Stood
 
 if TYPE_CHECKING:
-    from baton.stores.base import Store
-    from baton.stores.verify import Report
+    from collections.abc import Mapping
+
+    from baton.protocol.options import Duration
+    from baton.stores.base import Store, Tombstone
+    from baton.stores.prune import Pruned
+    from baton.stores.report import Report
 
 
 class AuditTrail:
@@ -74,12 +79,14 @@ class AuditTrail:
 
     def verify(self, path: str | Path | None = None, *, deep: bool = False) -> Report:
         """Check this trail, or an export of it, against itself and the checkpoints; `deep`, also the index columns."""
-        from baton.stores.verify import Finding, verify
+        from baton.stores.report import Finding
+        from baton.stores.verify import verify
 
         if self._place is None:
             return verify(path or self._store, deep=deep)
         known = seal.checkpoints(self._place.checkpoints(self._store.id))
-        report = verify(path or self._store, checkpoints=known, deep=deep)
+        witness = self._place.witness(self._store.id)
+        report = verify(path or self._store, checkpoints=known, deep=deep, witness=witness)
         missed = [Finding(kind="replaced", place=self._place.described(log)) for log in self.replaced]
         problems, findings = report.problems + len(missed), (*missed, *report.findings)
         return msgspec.structs.replace(report, problems=problems, findings=findings)
@@ -90,3 +97,35 @@ class AuditTrail:
 
         self.seal()
         return export(self._store, root, project)
+
+    def prune(
+        self,
+        *,
+        by: str,
+        reason: str = "",
+        keep: Mapping[str, Duration] | None = None,
+        shorter: bool = False,
+        dry_run: bool = False,
+    ) -> Pruned:
+        """Remove what was kept long enough, under signed tombstones; what was removed, or with `dry_run` would be.
+
+        `keep` gives other periods than 30 days after the end ("active"), 90 ("completed") and 180 ("escalations");
+        shorter ones only with `shorter=True`. A trail that does not verify is left alone.
+        """
+        from baton.stores.prune import Order, prune
+        from baton.stores.retention import as_periods
+
+        order = Order(by=by, reason=reason, periods=as_periods(keep or {}, shorter=shorter), dry_run=dry_run)
+        if not dry_run:
+            self.seal()
+        report = self.verify(deep=True)
+        if not report.ok:
+            raise AuditBroken(f"nothing was pruned: {report.findings[0]}; see `baton audit verify --deep`")
+        witness = self._place.witness(self._store.id) if self._place else None
+        return prune(self._store, order, witness.sign if witness else lambda tombstone: tombstone)
+
+    def tombstones(self) -> list[Tombstone]:
+        """What stands for what was pruned, in order."""
+        from baton.stores.tombstone import Graves
+
+        return list(Graves(self._store.tombstones(), lambda _: True))

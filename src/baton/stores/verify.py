@@ -17,10 +17,15 @@ import msgspec
 from baton.stores import export
 from baton.stores.base import Segment
 from baton.stores.chain import Heads, in_hex, links, predecessors, read_labels
+from baton.stores.report import Finding, Report
 from baton.stores.seal import EVERY, LATE, Checkpoint, Log, root_over
+from baton.stores.tombstone import Graves
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from baton.stores.base import Tombstone
+    from baton.stores.witness import Witness
 
     Row = tuple[int, bytes, bytes, bytes]  # place, handoff, record, digest
     RowsOf = Callable[[int, int], Sequence[Row]]
@@ -31,99 +36,36 @@ UNSEALED = 50_000
 FINDINGS = 100
 _SANE = 1_000_000  # rows in one segment; a forged row may claim any number
 
-MEANING = {
-    "edited": "the record is not the one that was written: its bytes do not match its digest",
-    "mislabelled": "the row stands under other names than its record, so queries miss it",
-    "unlinked": "it does not follow the handoff's record before it: one was changed, removed or forged",
-    "lost": "the newest record of this handoff is gone, or is not the one that was written",
-    "missing": "records that were sealed are gone",
-    "root": "these records or their order are not what was sealed: one was changed, moved, added or removed",
-    "segment": "this segment does not continue the one before it: segments were removed, moved or rewritten",
-    "rewritten": "a checkpoint holds another root for this point: the log was rewritten after it was taken",
-    "cut": "the log ends before a checkpoint that it had reached: its end was cut off (or not exported yet)",
-    "replaced": "it stood at this place, and now another log stands there: bring it back from a backup, "
-    "or, if this was meant, say so with `baton audit verify --accept-new`",
-    "unreadable": "a line is not what an export writes: it was damaged or changed",
-    "unread": "more rows wait to be sealed than one pass looks at: seal them and verify again",
-}
 
-
-class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that is wrong: what, where (public numbers `n` to `to`), and what it means."""
-
-    kind: str
-    n: int = 0  # 0: not sealed
-    to: int = 0
-    seq: int = 0  # in the store
-    handoff_id: str = ""
-    segment: int = 0
-    place: str = ""  # file and line of an export
-
-    @property
-    def meaning(self) -> str:
-        return MEANING[self.kind]
-
-    def __str__(self) -> str:
-        span = f"record {self.n}" if self.to in {0, self.n} else f"records {self.n} to {self.to}"
-        parts = [
-            span if self.n else "",
-            f"row {self.seq}" if self.seq else "",
-            f"handoff {self.handoff_id}" if self.handoff_id else "",
-            f"segment {self.segment}" if self.segment else "",
-            self.place,
-        ]
-        return f"{self.kind}: {', '.join(filter(None, parts)) or 'log'}: {self.meaning}"
-
-
-class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """What `verify` read and what it found; `findings` holds the first hundred of `problems`."""
-
-    first: int = 0
-    last: int = 0
-    root: str = ""
-    records: int = 0
-    segments: int = 0
-    unsealed: int = 0
-    duplicates: int = 0  # exported twice, with the same content
-    checkpoints: int = 0  # that the log agrees with
-    problems: int = 0
-    findings: tuple[Finding, ...] = ()
-
-    @property
-    def ok(self) -> bool:
-        return not self.problems
-
-    def __str__(self) -> str:
-        span = f" ({self.first} to {self.last})" if self.first > 1 else ""
-        read = f"{_counted(self.records, 'record')}{span}"
-        more = f"; {self.unsealed} more not sealed yet" if self.unsealed else ""
-        if self.checkpoints:
-            more += f"; {_counted(self.checkpoints, 'checkpoint')} {'agrees' if self.checkpoints == 1 else 'agree'}"
-        if self.ok:
-            return f"verified: {read}, all as written{more}"
-        rest = [f"and {self.problems - len(self.findings)} more"] if self.problems > len(self.findings) else []
-        head = f"BROKEN: {_counted(self.problems, 'finding')} in {read}{more}"
-        return "\n".join([head, *map(str, self.findings), *rest])
-
-
-def _counted(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
-
-
-def verify(source: Log | str | Path, *, checkpoints: Iterable[Checkpoint] = (), deep: bool = False) -> Report:
+def verify(
+    source: Log | str | Path,
+    *,
+    checkpoints: Iterable[Checkpoint] = (),
+    deep: bool = False,
+    witness: Witness | None = None,
+) -> Report:
     """Check a store, an export directory, or one export file, against itself and the checkpoints.
 
     With `deep`, a store's other copies too: the columns by which records are found, and what each handoff says
-    is its newest record (else only of the handoffs that have records to be sealed).
+    is its newest record (else only of the handoffs that have records to be sealed). Without a witness, tombstones
+    are taken at their word.
     """
-    if not isinstance(source, str | Path):
-        walk = _Walk(whole=True)
-        _walk_store(walk, source, deep=deep)
-    else:
+    confirms = witness.judge() if witness else _anybody
+    if isinstance(source, str | Path):
         path = Path(source)
-        walk = _Walk(whole=path.is_dir())
+        walk = _Walk(Graves(export.read_tombstones(path), confirms), whole=path.is_dir(), copy=True)
         _walk_export(walk, path)
-    return walk.report(checkpoints)
+        return walk.report(checkpoints)
+    while True:
+        found = source.tombstones()
+        walk = _Walk(Graves(found, confirms, source.id), whole=True)
+        _walk_store(walk, source, deep=deep)
+        if source.tombstones() == found:  # else it was pruned meanwhile
+            return walk.report(checkpoints)
+
+
+def _anybody(_: Tombstone) -> bool:
+    return True
 
 
 class Rows(msgspec.Struct, frozen=True, kw_only=True):
@@ -138,19 +80,26 @@ class Rows(msgspec.Struct, frozen=True, kw_only=True):
 class _Walk:
     """One pass over a log, batch by batch in its public order."""
 
-    def __init__(self, *, whole: bool) -> None:
+    def __init__(self, graves: Graves, *, whole: bool, copy: bool = False) -> None:
+        self.graves = graves
         self.whole = whole  # else it begins somewhere, and what came before is taken as given
+        self.copy = copy  # may be kept for longer than the log itself
         self.heads = Heads()
         self.begun: Segment | None = None
-        self.last: Segment | None = None
+        self.due: tuple[int, int, str] | None = (1, 1, "") if whole else None  # the next segment, record, root before
         self.roots: dict[int, str] = {}
         self.ends: dict[int, str] = {}
         self.digests: list[bytes] = []
         self.sealed = True
         self.repeats = False
         self.seq = 0  # where the row stands that was read last
-        self.records = self.segments = self.unsealed = self.duplicates = self.problems = 0
+        self.records = self.segments = self.unsealed = self.duplicates = self.pruned = self.problems = 0
         self.findings: list[Finding] = []
+        self.heads.pass_by([], [digest.encode() for digest in graves.ends()])
+        for grave in graves:
+            self.ends[grave.first - 1], self.ends[grave.last] = grave.previous, grave.root
+        for which in graves.invalid:
+            self.find("tombstone", place=which)
 
     def find(self, kind: str, **where: Any) -> None:
         self.problems += 1
@@ -163,19 +112,31 @@ class _Walk:
         self.repeats = segment.n in self.roots
         if self.repeats:
             return
-        last = self.last
-        if last is None and not self.whole:
+        self._pass_over(segment.first)
+        if self.due is None:
             self.ends[segment.first - 1] = segment.previous
-        else:
-            due = (last.n + 1, last.last + 1, last.root) if last else (1, 1, "")
-            if (segment.n, segment.first, segment.previous) != due:
-                if segment.first > due[1]:
-                    self.find("missing", n=due[1], to=segment.first - 1)
-                self.find("segment", n=segment.first, to=segment.last, segment=segment.n)
+        elif (segment.n, segment.first, segment.previous) != self.due and not self._is_kept_longer(segment):
+            if segment.first > self.due[1]:
+                self.find("missing", n=self.due[1], to=segment.first - 1)
+            self.find("segment", n=segment.first, to=segment.last, segment=segment.n)
         self.begun = self.begun or segment
-        self.last = segment
+        self.due = (segment.n + 1, segment.last + 1, segment.root)
         self.segments += 1
         self.roots[segment.n] = self.ends[segment.last] = segment.root
+
+    def _pass_over(self, to: int | None) -> None:
+        """Go on behind the records that were pruned, up to this one."""
+        while self.due and (to is None or self.due[1] < to) and (grave := self.graves.over(self.due[1])):
+            n, first, root = self.due
+            if first == grave.first and (n, root) != (grave.n, grave.previous):
+                self.find("segment", n=grave.first, to=grave.last, segment=grave.n)
+            self.pruned += (grave.last + 1 if to is None else min(grave.last + 1, to)) - first
+            self.due = (grave.to + 1, grave.last + 1, grave.root)
+
+    def _is_kept_longer(self, segment: Segment) -> bool:
+        """Whether a copy still has what was pruned from the log."""
+        grave = self.graves.over(segment.first)
+        return self.copy and grave is not None and grave.n <= segment.n <= grave.to and segment.last <= grave.last
 
     def rows(self, rows: Rows, where: Where) -> None:
         """Check records against their digests, their handoffs' names, and the records before them."""
@@ -209,23 +170,27 @@ class _Walk:
 
     def report(self, checkpoints: Iterable[Checkpoint]) -> Report:
         """Compare with the checkpoints, and sum up."""
-        agreed, first, last = 0, self.begun.first if self.begun else 0, self.last.last if self.last else 0
+        if self.whole:
+            self._pass_over(None)
+        agreed, first, last = 0, self.begun.first if self.begun else 0, self.due[1] - 1 if self.due else 0
         for point in checkpoints:
             if self.ends.get(point.n) == point.root:
                 agreed += 1
             elif self.whole and point.n > last:
                 self.find("cut", n=last + 1, to=point.n)
-            elif self.whole or first - 1 <= point.n <= last:
+            elif (self.whole or first - 1 <= point.n <= last) and not self.graves.over(point.n):
                 self.find("rewritten", n=point.n)
         return Report(
             first=first,
             last=last,
-            root=self.last.root if self.last else "",
+            root=self.due[2] if self.due else "",
             records=self.records,
             segments=self.segments,
             unsealed=self.unsealed,
             duplicates=self.duplicates,
             checkpoints=agreed,
+            pruned=self.pruned,
+            tombstones=len(self.graves.valid),
             problems=self.problems,
             findings=tuple(self.findings),
         )
@@ -248,10 +213,20 @@ def _walk_store(walk: _Walk, store: Log, *, deep: bool) -> None:
     if len(tail) == UNSEALED:
         walk.find("unread", seq=tail[-1][0])
     named = None if deep else list({name.decode(errors="replace") for _, name, _, _ in tail})
-    for handoff_id in store.headless(named):
-        walk.find("lost", handoff_id=handoff_id)
+    _walk_graves(walk, store, named)
     if deep:
         _walk_labels(walk, store.labelled)
+
+
+def _walk_graves(walk: _Walk, store: Log, named: Sequence[str] | None) -> None:
+    """What is missing is among what was pruned, and that is not there."""
+    ends = walk.graves.ends()
+    for handoff_id, head in store.headless(named):
+        if head not in ends:
+            walk.find("lost", handoff_id=handoff_id)
+    for grave in walk.graves:
+        if store.sealed_rows(grave.first, grave.last) or walk.roots.keys() & range(grave.n, grave.to + 1):
+            walk.find("returned", n=grave.first, to=grave.last)
 
 
 def _unsealed_rows(store: Log, walk: _Walk) -> Sequence[Row]:

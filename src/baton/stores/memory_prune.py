@@ -1,0 +1,103 @@
+"""What leaves a store in memory: segments, the rows that nobody needs then, content without owner."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any
+
+from baton.errors import Conflict
+from baton.stores.base import Held
+from baton.stores.memory_reads import MemoryReads
+from baton.stores.rows import read_return
+from baton.stores.tombstone import fits, written_tombstone
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from baton.stores.base import Tombstone
+
+
+class MemoryPruning(MemoryReads):
+    """Removal, from the rows and from every index over them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._arrived = 0
+        self._named: dict[tuple[str, str], str] = {}  # parent and part
+        self._parts: defaultdict[str, list[str]] = defaultdict(list)  # what each handoff delegated
+        self._chains: set[tuple[str, bytes, str]] = set()  # workflow, fingerprint and receiver
+        self._prints: dict[str, bytes] = {}
+        self._graves: dict[int, bytes] = {}
+
+    def tombstones(self) -> list[bytes]:
+        """What stands for segments that were pruned, in order."""
+        return [record for _, record in sorted(self._graves.items())]
+
+    def bury(self, tombstone: Tombstone, gone: Sequence[str]) -> None:
+        """Put a tombstone in the place of a run of segments; these workflows have no record left and go with it."""
+        run = range(tombstone.n, tombstone.to + 1)
+        with self._lock:
+            fits(tombstone, [self._segments[n] for n in run if n in self._segments], self.last_segment())
+            places = self._places(tombstone.first, tombstone.last)
+            for workflow_id in gone:
+                self._check_over(workflow_id, set(places))
+            for n in run:
+                del self._segments[n]
+            for number in range(tombstone.first, tombstone.last + 1):
+                del self._sealed[number]
+            for place in places:
+                del self._numbers[place]
+                of = self._of[self._trail.pop(place).handoff_id]
+                of.remove(place)
+            self._graves[tombstone.n] = written_tombstone(tombstone)
+            for workflow_id in gone:
+                self._forget(workflow_id)
+            self._version += 1
+
+    def _check_over(self, workflow_id: str, places: set[int]) -> None:
+        for handoff_id in self._within.get(workflow_id, ()):
+            if not self._rows[handoff_id].handoff.ended or not places.issuperset(self._of.get(handoff_id, ())):
+                raise Conflict(f"workflow {workflow_id}: something happened to it meanwhile; prune again")
+
+    def _forget(self, workflow_id: str) -> None:
+        for handoff_id in self._within.pop(workflow_id, ()):
+            handoff = self._rows.pop(handoff_id).handoff
+            self._chains.discard((workflow_id, self._prints.pop(handoff_id), handoff.to_agent))
+            self._named.pop((handoff.parent_id, handoff.part), None)
+            indexes: tuple[dict[str, Any], ...] = (self._arrival, self._parts, self._of, self._open_alerts)
+            for index in indexes:
+                index.pop(handoff_id, None)
+        self._flows.pop(workflow_id, None)
+
+    def forget_alerts(self, before: int) -> int:
+        """Remove alerts that were resolved before this moment; how many there were."""
+        with self._lock:
+            old = [one.id for one in self._alerts.values() if one.resolved_at is not None and one.resolved_at < before]
+            for alert_id in old:
+                del self._alerts[alert_id]
+            return len(old)
+
+    def holding(self, *, after: int = 0, limit: int = 1000, handoffs: Sequence[str] | None = None) -> list[Held]:
+        """The content that handoffs refer to: of these, or of all in order."""
+        with self._lock:
+            if handoffs is None:
+                chosen = [one for one, place in self._arrival.items() if place > after][:limit]
+            else:
+                chosen = [one for one in handoffs if one in self._rows]
+            held = []
+            for one in chosen:
+                row = self._rows[one]
+                context = row.handoff.context
+                result = read_return(row.result).history_ref if row.result else ""
+                held.append(Held(self._arrival[one], context.history_ref, context.state_ref, result))
+            return held
+
+    def contents(self, *, after: str = "", limit: int = 1000) -> list[str]:
+        """The digests of stored content, in order."""
+        with self._lock:
+            return sorted(digest for digest in self._blobs if digest > after)[:limit]
+
+    def drop_contents(self, digests: Sequence[str]) -> int:
+        """Remove content; how many bytes it had."""
+        with self._lock:
+            return sum(len(self._blobs.pop(digest, b"")) for digest in digests)
