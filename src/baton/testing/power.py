@@ -319,5 +319,6 @@ class _Replay:
             for name, content in files.items():
                 file = Path(directory, name)
                 file.parent.mkdir(parents=True, exist_ok=True)
+                file.touch(mode=0o600)  # what is on it is known, not who could read it
                 file.write_bytes(content)
             return problems(self.check, directory, list(acknowledged))
