@@ -146,8 +146,8 @@ def test_options_of_every_verb_may_stand_before_it(baton, team):
 
 NO_STORE = [
     "handoff list", "handoff list --watch", "handoff show 3fa2c81b", "waiting", "alerts", "history", "agents list",
-    "agents match refunds", "audit query", "audit verify", "audit verify --accept-new", "audit export", "stats",
-    "graph", "breaker list", "breaker reset billing", "recover", "recover --dry-run",
+    "agents match refunds", "audit query", "audit verify", "audit verify --accept-new", "audit export",
+    "audit prune", "stats", "graph", "breaker list", "breaker reset billing", "recover", "recover --dry-run",
     "handoff accept --agent billing", "handoff cancel 3fa2c81b", "approve 3fa2c81b",
 ]  # fmt: skip
 

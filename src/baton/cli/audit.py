@@ -8,18 +8,20 @@ from typing import TYPE_CHECKING
 from baton import config
 from baton.cli.answer import BY, REASON
 from baton.cli.call import Call, argument, counting, verb
-from baton.cli.records import AN_ID, clock_time, full_id
+from baton.cli.records import AN_ID, clock_time, counted, full_id
 from baton.cli.screen import Columns
 from baton.cli.show import empty
 from baton.errors import AuditBroken, Malformed, NotFound, StoreError
 from baton.protocol.codec import to_time
 from baton.stores.holder import readable
+from baton.stores.tombstone import replace
 from baton.stores.verify import verify
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from baton.relay import Relay
+    from baton.stores.base import Tombstone
     from baton.stores.place import Stood
     from baton.stores.report import Report
     from baton.stores.trail import AuditTrail
@@ -108,19 +110,40 @@ def audit_verify(call: Call) -> int:
         if args.accept_new:
             audit.accept(by=args.by or config.person(), reason=args.reason)
         report, accepted = _verified(call, audit), audit.accepted
-    call.screen.document({"ok": report.ok, "report": report, "accepted": accepted})
+    pruned = (
+        [replace(one, ends=()) for one in call.relay().audit.tombstones()]
+        if report.tombstones and not args.path
+        else []
+    )
+    call.screen.document({"ok": report.ok, "report": report, "accepted": accepted, "tombstones": pruned})
     for number, text in enumerate(str(report).splitlines()):
         call.screen.line(text, ("good" if report.ok else "bad") if number == 0 else "")
     if not report.ok:
         call.screen.hint("stop the writers, keep a copy of the file, and compare with the newest export or backup")
     elif not report.records and not report.unsealed:
         call.screen.hint("there is no record yet")
+    for said in told(pruned):
+        call.screen.hint(said)
     for one in accepted:
         why = f": {one.reason}" if one.reason else ""
         call.screen.hint(
             f"it stands in place of {', '.join(one.instead_of)}, as {one.by} said on {clock_time(one.time)}{why}"
         )
     return 0 if report.ok else 3
+
+
+def told(tombstones: list[Tombstone]) -> list[str]:
+    """Who pruned what: one line for each time."""
+    times: dict[tuple[str, str, str], list[Tombstone]] = {}
+    for one in tombstones:
+        times.setdefault((clock_time(one.time)[:10], one.by, one.reason), []).append(one)
+    lines = []
+    for (day, by, reason), stones in sorted(times.items()):
+        count = sum(one.last - one.first + 1 for one in stones)
+        since, until = min(one.oldest for one in stones), max(one.newest for one in stones)
+        span = f"from {clock_time(since)[:10]} to {clock_time(until)[:10]}"
+        lines.append(f"{day}: {by} pruned {counted(count, 'record')} {span}{f': {reason}' if reason else ''}")
+    return lines
 
 
 def _missed(call: Call) -> None:

@@ -178,6 +178,13 @@ class Screen:
                 said = self.paint(str(value), str(value) if name == "state" else "")
                 print(f"{self.paint(name.ljust(room), 'dim')}  {said}")
 
+    def ask(self, question: str) -> bool | None:
+        """Whether a person says yes; None where nobody is there to ask."""
+        if self.as_json or not self.tty or not sys.stdin.isatty():
+            return None
+        print(f"{safe(question)} [y/N] ", end="", flush=True)
+        return sys.stdin.readline().strip().lower() in {"y", "yes"}
+
     def document(self, value: Any) -> None:
         """One JSON document."""
         if self.as_json:

@@ -41,6 +41,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "audit query": ("audit", "audit records by handoff, task or agent"),
         "audit verify": ("audit", "check that nobody changed the trail"),
         "audit export": ("audit", "write the trail as JSON Lines"),
+        "audit prune": ("prune", "remove what was kept long enough"),
     },
     "Keep it running": {
         "doctor": ("doctor", "check the machine and the store"),
