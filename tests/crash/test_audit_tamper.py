@@ -509,8 +509,8 @@ def no_tombstone(log, chance):
 
 OTHERS = {
     "log": "another", "n": 1000, "to": 1000, "first": 0, "last": 1000, "previous": "ab" * 32, "root": "ab" * 32,
-    "oldest": 0, "newest": 0, "classes": {"completed": 0}, "ends": ("ab" * 32,), "time": 0, "by": "eve",
-    "reason": "none", "mac": "ab" * 32,
+    "oldest": 0, "newest": 0, "classes": {"completed": 0}, "ends": ("ab" * 32,), "begins": ("ab" * 32,),
+    "time": 0, "by": "eve", "reason": "none", "mac": "ab" * 32,
 }  # fmt: skip
 
 

@@ -56,7 +56,10 @@ def documents(baton):
 def work(task, days, event=Event.COMPLETE):
     """One piece of work that ended so many days ago, in a segment of its own; its handoff."""
     Path(STORE).parent.mkdir(exist_ok=True)
-    with clock.use(VirtualClock(seed=len(task), start=clock.now() - int(days * DAY))), Relay(STORE) as relay:
+    with (
+        clock.use(VirtualClock(seed=int.from_bytes(task.encode()), start=clock.now() - int(days * DAY))),
+        Relay(STORE) as relay,
+    ):
         relay.store.register(Profile(agent_id="a"))
         made = relay.hand_off(Handoff(from_agent="user", to_agent="a", task=task))
         if event is not None:

@@ -111,7 +111,7 @@ def audit_verify(call: Call) -> int:
             audit.accept(by=args.by or config.person(), reason=args.reason)
         report, accepted = _verified(call, audit), audit.accepted
     pruned = (
-        [replace(one, ends=()) for one in call.relay().audit.tombstones()]
+        [replace(one, ends=(), begins=()) for one in call.relay().audit.tombstones()]
         if report.tombstones and not args.path
         else []
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
-from baton.errors import Conflict
 from baton.stores.base import Held
 from baton.stores.memory_reads import MemoryReads
 from baton.stores.rows import read_return
@@ -33,41 +32,50 @@ class MemoryPruning(MemoryReads):
         """What stands for segments that were pruned, in order."""
         return [record for _, record in sorted(self._graves.items())]
 
-    def bury(self, tombstone: Tombstone, gone: Sequence[str]) -> None:
-        """Put a tombstone in the place of a run of segments; these workflows have no record left and go with it."""
+    def bury(self, tombstone: Tombstone) -> None:
+        """Put a tombstone in the place of a run of segments."""
         run = range(tombstone.n, tombstone.to + 1)
         with self._lock:
             fits(tombstone, [self._segments[n] for n in run if n in self._segments], self.last_segment())
-            places = self._places(tombstone.first, tombstone.last)
-            for workflow_id in gone:
-                self._check_over(workflow_id, set(places))
             for n in run:
                 del self._segments[n]
             for number in range(tombstone.first, tombstone.last + 1):
-                del self._sealed[number]
-            for place in places:
+                place = self._sealed.pop(number)
                 del self._numbers[place]
-                of = self._of[self._trail.pop(place).handoff_id]
-                of.remove(place)
+                handoff_id = self._trail.pop(place).handoff_id
+                self._of[handoff_id].remove(place)
+                if not self._of[handoff_id]:
+                    del self._of[handoff_id]
             self._graves[tombstone.n] = written_tombstone(tombstone)
-            for workflow_id in gone:
-                self._forget(workflow_id)
             self._version += 1
 
-    def _check_over(self, workflow_id: str, places: set[int]) -> None:
-        for handoff_id in self._within.get(workflow_id, ()):
-            if not self._rows[handoff_id].handoff.ended or not places.issuperset(self._of.get(handoff_id, ())):
-                raise Conflict(f"workflow {workflow_id}: something happened to it meanwhile; prune again")
+    def forget(self, workflows: Sequence[str], since: int) -> tuple[int, list[str]]:
+        """Remove workflows and their handoffs; how many, and which stay: with something open, or news since."""
+        removed, stay = 0, []
+        with self._lock:
+            for workflow_id in workflows:
+                if self._is_needed(workflow_id, since):
+                    stay.append(workflow_id)
+                    continue
+                removed += self._flows.pop(workflow_id, None) is not None
+                self._forget(workflow_id)
+            self._version += 1
+        return removed, stay
+
+    def _is_needed(self, workflow_id: str, since: int) -> bool:
+        return any(
+            not self._rows[one].handoff.ended or any(place > since for place in self._of.get(one, ()))
+            for one in self._within.get(workflow_id, ())
+        )
 
     def _forget(self, workflow_id: str) -> None:
         for handoff_id in self._within.pop(workflow_id, ()):
             handoff = self._rows.pop(handoff_id).handoff
             self._chains.discard((workflow_id, self._prints.pop(handoff_id), handoff.to_agent))
             self._named.pop((handoff.parent_id, handoff.part), None)
-            indexes: tuple[dict[str, Any], ...] = (self._arrival, self._parts, self._of, self._open_alerts)
+            indexes: tuple[dict[str, Any], ...] = (self._arrival, self._parts)
             for index in indexes:
                 index.pop(handoff_id, None)
-        self._flows.pop(workflow_id, None)
 
     def forget_alerts(self, before: int) -> int:
         """Remove alerts that were resolved before this moment; how many there were."""

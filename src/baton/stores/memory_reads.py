@@ -289,11 +289,11 @@ class MemoryReads:
                 found.append((place, self._numbers.get(place, 0), one.record, keys))
         return found
 
-    def headless(self, handoffs: Sequence[str] | None = None) -> list[tuple[str, str]]:
-        """Handoffs, of these or of all, whose newest record is not there, and its digest."""
+    def headless(self, handoffs: Sequence[str] | None = None) -> list[str]:
+        """Handoffs, of these or of all, whose newest record is not there."""
         rows = [self._rows[one] for one in sorted(self._rows if handoffs is None else set(handoffs) & set(self._rows))]
         return [
-            (row.handoff.id, row.head)
+            row.handoff.id
             for row in rows
             if all(self._trail[place].digest.hex() != row.head for place in self._of.get(row.handoff.id, ()))
         ]

@@ -18,15 +18,17 @@ import msgspec
 
 from baton.errors import Malformed, Refused
 from baton.lifecycle import AUDIT_NAME, ENDED, Event
+from baton.protocol.audit import FENCED, LATE
 from baton.protocol.codec import seconds, to_microseconds
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Container, Iterable, Mapping, Sequence
 
 DAY = 86_400_000_000
 ACTIVE, COMPLETED, ESCALATIONS = "active", "completed", "escalations"
 CLASSES = (ACTIVE, COMPLETED, ESCALATIONS)
 _UP = {AUDIT_NAME[Event.ESCALATE], AUDIT_NAME[Event.PARK]}
+_AFTER = {LATE, FENCED}
 _DONE = AUDIT_NAME[Event.COMPLETE]
 _ENDS = {state.value for state in ENDED}
 
@@ -63,7 +65,9 @@ class Told(msgspec.Struct, frozen=True, gc=False):
 
     handoff_id: str
     timestamp: datetime
-    event_type: str
+    digest: str = ""  # of the record itself
+    event_type: str = ""
+    previous: str = ""
     handoff_type: str = ""
     workflow_id: str = ""
     context_snapshot: _Stood = _Stood()
@@ -73,17 +77,22 @@ class Told(msgspec.Struct, frozen=True, gc=False):
         """What it is kept with."""
         return self.workflow_id or self.handoff_id
 
+    @property
+    def ended(self) -> bool:
+        """Whether its handoff had ended then."""
+        return self.context_snapshot.task_status in _ENDS
+
 
 _read = msgspec.json.Decoder(Told).decode
 
 
-def read_told(record: bytes) -> Told | None:
+def read_told(record: bytes, digest: str) -> Told | None:
     """A record as retention reads it; None for what cannot be read."""
     try:
         told = _read(record)
-        return told if told.timestamp.tzinfo else None
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return None
+    return msgspec.structs.replace(told, digest=digest) if told.timestamp.tzinfo else None
 
 
 class Life(msgspec.Struct, gc=False):
@@ -93,7 +102,8 @@ class Life(msgspec.Struct, gc=False):
     records: int = 0
     completed: bool = False
     escalated: bool = False
-    pruned: bool = False  # some of it is gone already, so all of it may go
+    late: bool = False  # something was written after an end
+    pruned: bool = False  # an end of it is gone already, so all of it may go
 
     @property
     def kept_as(self) -> str:
@@ -115,7 +125,7 @@ class Lives:
 
     def __init__(self) -> None:
         self._of: dict[str, Life] = {}
-        self._open: dict[str, str] = {}  # handoffs that have not ended, and their workflows
+        self._open: dict[str, Told] = {}  # the newest records of handoffs that have not ended
 
     def add(self, told: Iterable[Told]) -> None:
         """Take records in the order in which they were written."""
@@ -127,22 +137,21 @@ class Lives:
             life.newest = max(life.newest, to_microseconds(one.timestamp))
             life.completed |= one.event_type == _DONE
             life.escalated |= one.event_type in _UP or one.handoff_type == "escalation"
-            if one.context_snapshot.task_status in _ENDS:
+            life.late |= one.event_type in _AFTER
+            if one.ended:
                 self._open.pop(one.handoff_id, None)
             else:
-                self._open[one.handoff_id] = one.whole
+                self._open[one.handoff_id] = one
 
-    def open(self) -> list[str]:
-        """The handoffs whose newest record is no end."""
-        return list(self._open)
-
-    def ended_before(self, handoff_id: str) -> None:
-        """Its end is among what was pruned, and with it the right to keep the rest."""
-        self._of[self._open.pop(handoff_id)].pruned = True
+    def ended_before(self, begins: set[str]) -> None:
+        """These records were followed by others that were pruned, and so were over then."""
+        for one in [one for one in self._open.values() if one.digest in begins]:
+            del self._open[one.handoff_id]
+            self._of[one.whole].pruned = True
 
     def may_go(self, periods: Periods, now: int) -> dict[str, Life]:
         """The workflows whose time is over."""
-        kept = set(self._open.values())
+        kept = {one.whole for one in self._open.values()}
         return {
             name: life
             for name, life in self._of.items()
@@ -157,10 +166,13 @@ class Lives:
         return count
 
 
-def last_of_each(told: Sequence[Told], digests: Sequence[str], gone: Iterable[str]) -> tuple[str, ...]:
-    """Of a run that is removed: the digests that what remains refers to, by its records or its handoffs' rows."""
-    left, ends = set(gone), {}
-    for one, digest in zip(told, digests, strict=True):
-        if one.whole not in left:
-            ends[one.handoff_id] = digest
-    return tuple(ends.values())
+def loose_ends(told: Sequence[Told], over: Mapping[str, Life], gone: Container[str]) -> tuple[list[str], list[str]]:
+    """Of a run that is removed: its digests that records elsewhere follow, and those elsewhere that it followed."""
+    ends, begins = {}, []
+    for one in told:
+        if one.whole in gone:
+            continue
+        if one.handoff_id not in ends and one.previous:
+            begins.append(one.previous)
+        ends[one.handoff_id] = one
+    return [one.digest for one in ends.values() if not one.ended or over[one.whole].late], begins

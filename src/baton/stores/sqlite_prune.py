@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from baton.errors import Conflict
 from baton.lifecycle import ENDED
 from baton.stores.base import Held
 from baton.stores.sqlite_reads import Reads
@@ -19,8 +18,8 @@ if TYPE_CHECKING:
 
 _ROWS = "SELECT seq, spec, coalesce(result, '{}') FROM handoff"
 _ENDED = ", ".join(f"'{state}'" for state in sorted(ENDED))
-_NEEDED = f"""SELECT 1 FROM handoff h WHERE workflow_id = ?
-    AND (state NOT IN ({_ENDED}) OR EXISTS (SELECT 1 FROM audit WHERE handoff_id = h.id))"""
+_NEEDED = f"""SELECT 1 FROM handoff h WHERE workflow_id = ? AND (state NOT IN ({_ENDED})
+    OR EXISTS (SELECT 1 FROM audit WHERE handoff_id = h.id AND seq > ?))"""
 
 
 class _Refs(msgspec.Struct, gc=False):
@@ -43,8 +42,8 @@ class Pruning(Reads):
         """What stands for segments that were pruned, in order."""
         return [row[0] for row in self._db.rows("SELECT CAST(record AS BLOB) FROM tombstone ORDER BY n")]
 
-    def bury(self, tombstone: Tombstone, gone: Sequence[str]) -> None:
-        """Put a tombstone in the place of a run of segments; these workflows have no record left and go with it."""
+    def bury(self, tombstone: Tombstone) -> None:
+        """Put a tombstone in the place of a run of segments."""
         run, records = (tombstone.n, tombstone.to), (tombstone.first, tombstone.last)
         with self._db:
             execute = self._db.execute
@@ -54,11 +53,20 @@ class Pruning(Reads):
             execute("DELETE FROM segment WHERE n BETWEEN ? AND ?", run)
             row = (tombstone.n, written_tombstone(tombstone))
             execute("INSERT INTO tombstone (n, record) VALUES (?, ?)", row)
-            for workflow_id in gone:
-                if execute(_NEEDED, (workflow_id,)).fetchone():
-                    raise Conflict(f"workflow {workflow_id}: something happened to it meanwhile; prune again")
+
+    def forget(self, workflows: Sequence[str], since: int) -> tuple[int, list[str]]:
+        """Remove workflows and their handoffs; how many, and which stay: with something open, or news since."""
+        removed, stay = 0, []
+        with self._db:
+            execute = self._db.execute
+            for workflow_id in workflows:
+                if execute(_NEEDED, (workflow_id, since)).fetchone():
+                    stay.append(workflow_id)
+                    continue
                 execute("DELETE FROM handoff WHERE workflow_id = ?", (workflow_id,))
                 execute("DELETE FROM workflow WHERE id = ?", (workflow_id,))
+                removed += self._db.connection.changes()
+        return removed, stay
 
     def forget_alerts(self, before: int) -> int:
         """Remove alerts that were resolved before this moment; how many there were."""

@@ -49,7 +49,7 @@ _LABELLED = """SELECT seq, coalesce(n, 0), CAST(record AS BLOB),
     iif(typeof(to_agent) = 'text', CAST(to_agent AS BLOB), x'ff')
     FROM audit LEFT JOIN sealed ON audit_seq = seq WHERE seq > ? ORDER BY seq LIMIT ?"""
 # One statement sees one state, so a step that is taken meanwhile is no finding.
-_HEADLESS = """SELECT id, audit_head FROM handoff h WHERE (?1 IS NULL OR id IN (SELECT value FROM json_each(?1)))
+_HEADLESS = """SELECT id FROM handoff h WHERE (?1 IS NULL OR id IN (SELECT value FROM json_each(?1)))
     AND NOT EXISTS (SELECT 1 FROM audit WHERE handoff_id = h.id AND hex(digest) = upper(h.audit_head)) ORDER BY id"""
 _SEGMENTS = "SELECT n, first, last, root, previous, sealed_at FROM segment"
 
@@ -241,10 +241,10 @@ class Reads:
         rows = self._db.rows(_LABELLED, (after, limit))
         return [(seq, n, record, tuple(keys)) for seq, n, record, *keys in rows]
 
-    def headless(self, handoffs: Sequence[str] | None = None) -> list[tuple[str, str]]:
-        """Handoffs, of these or of all, whose newest record is not there, and its digest."""
+    def headless(self, handoffs: Sequence[str] | None = None) -> list[str]:
+        """Handoffs, of these or of all, whose newest record is not there."""
         chosen = None if handoffs is None else msgspec.json.encode(handoffs).decode()
-        return [(row[0], row[1]) for row in self._db.rows(_HEADLESS, (chosen,))]
+        return [handoff_id for (handoff_id,) in self._db.rows(_HEADLESS, (chosen,))]
 
     def last_segment(self) -> Segment | None:
         """The newest segment."""

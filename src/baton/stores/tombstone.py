@@ -73,8 +73,12 @@ class Graves:
         at = bisect_right(self._firsts, n) - 1
         return self.valid[at] if at >= 0 and n <= self.valid[at].last else None
 
+    def begins(self) -> set[str]:
+        """The digests of records that pruned ones followed."""
+        return {digest for one in self.valid for digest in one.begins}
+
     def ends(self) -> set[str]:
-        """The digests of pruned records that others may refer to."""
+        """The digests of pruned records that others may follow."""
         return {digest for one in self.valid for digest in one.ends}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -116,13 +117,14 @@ class AuditTrail:
         from baton.stores.retention import as_periods
 
         order = Order(by=by, reason=reason, periods=as_periods(keep or {}, shorter=shorter), dry_run=dry_run)
-        if not dry_run:
-            self.seal()
-        report = self.verify(deep=True)
-        if not report.ok:
-            raise AuditBroken(f"nothing was pruned: {report.findings[0]}; see `baton audit verify --deep`")
         witness = self._place.witness(self._store.id) if self._place else None
-        return prune(self._store, order, witness.sign if witness else lambda tombstone: tombstone)
+        with witness.alone() if witness and not dry_run else nullcontext():
+            if not dry_run:
+                self.seal()
+            report = self.verify(deep=True)
+            if not report.ok:
+                raise AuditBroken(f"nothing was pruned: {report.findings[0]}; see `baton audit verify --deep`")
+            return prune(self._store, order, witness.sign if witness else lambda tombstone: tombstone)
 
     def tombstones(self) -> list[Tombstone]:
         """What stands for what was pruned, in order."""

@@ -213,17 +213,15 @@ def _walk_store(walk: _Walk, store: Log, *, deep: bool) -> None:
     if len(tail) == UNSEALED:
         walk.find("unread", seq=tail[-1][0])
     named = None if deep else list({name.decode(errors="replace") for _, name, _, _ in tail})
-    _walk_graves(walk, store, named)
+    for handoff_id in store.headless(named):
+        walk.find("lost", handoff_id=handoff_id)
+    _look_below(walk, store)
     if deep:
         _walk_labels(walk, store.labelled)
 
 
-def _walk_graves(walk: _Walk, store: Log, named: Sequence[str] | None) -> None:
-    """What is missing is among what was pruned, and that is not there."""
-    ends = walk.graves.ends()
-    for handoff_id, head in store.headless(named):
-        if head not in ends:
-            walk.find("lost", handoff_id=handoff_id)
+def _look_below(walk: _Walk, store: Log) -> None:
+    """Where a tombstone stands there is nothing else."""
     for grave in walk.graves:
         if store.sealed_rows(grave.first, grave.last) or walk.roots.keys() & range(grave.n, grave.to + 1):
             walk.find("returned", n=grave.first, to=grave.last)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import stat
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,7 @@ from baton.stores.seal import own_file, sync_folder
 from baton.stores.tombstone import is_signed, signed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from baton.stores.base import Tombstone
 
@@ -59,6 +60,18 @@ class Witness:
             sync_folder(self._notes.parent)
             sync_folder(self._notes.parent.parent)
         return one
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Nobody else prunes this log with the same memory meanwhile."""
+        folder = self._notes.parent
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(handle)
 
     def noted(self) -> list[Noted]:
         """The tombstones that were made here, oldest first."""

@@ -65,10 +65,9 @@ class RetentionContract(HandoffContract):
         return report
 
     def there(self, handoff: Handoff) -> bool:
-        """Whether it is known; its records, rows and workflow go together."""
+        """Whether it is known; it goes together with its workflow."""
         found = self.store.get(handoff.id) is not None
         assert found == (self.store.workflow(handoff.workflow_id) is not None)
-        assert found or not self.store.audit(handoff_id=handoff.id)
         return found
 
     def tombstones(self) -> list[Tombstone]:
@@ -132,12 +131,13 @@ class RetentionContract(HandoffContract):
         self.days(1000)
         self.prune()
         assert self.there(waits)
-        assert self.there(over), "it shares a segment with what is open"
+        assert not self.there(over)
+        assert names(self.store, over.id), "its records share a segment with what is open"
         self.step(waits, Event.COMPLETE)
         self.days(91)
         self.prune()
         assert not self.there(waits)
-        assert not self.there(over)
+        assert not names(self.store, over.id)
 
     def test_other_periods(self) -> None:
         over = self.ended()
@@ -166,7 +166,8 @@ class RetentionContract(HandoffContract):
         seal(self.store)
         self.wait(91 * A_DAY)
         assert self.prune().records == 3
-        assert [self.there(one) for one in (waits, over, newest)] == [True, False, True]
+        assert [self.there(one) for one in (waits, over, newest)] == [True, False, False]
+        assert [len(names(self.store, one.id)) for one in (waits, over, newest)] == [2, 0, 3]
         assert [segment.n for segment in self.store.segments()] == [1, 3]
         assert self.prune().records == 0
 
@@ -179,14 +180,12 @@ class RetentionContract(HandoffContract):
         self.days(91)
         assert self.prune().records == 2
         assert names(self.store, first.id) == ["completed"]
-        assert self.there(first)
-        refuses(Fenced, self.step, first, Event.COMPLETE, result=answer("late"))
-        assert names(self.store, first.id) == ["completed", "late"]
+        refuses(NotFound, self.step, first, Event.COMPLETE, result=answer("late"))
         self.step(waits, Event.COMPLETE)
         self.days(91)
         self.prune()
-        assert not self.there(first)
-        assert self.sound().pruned == 10
+        assert names(self.store, first.id) == []
+        assert self.sound().pruned == 9
 
     def test_the_end_of_a_chain_may_go_before_its_beginning(self) -> None:
         first, waits = self.claimed(), self.claimed()
@@ -195,12 +194,37 @@ class RetentionContract(HandoffContract):
         self.days(91)
         assert self.prune().records == 1
         assert names(self.store, first.id) == ["initiated", "accepted"]
-        assert self.there(first)
         assert self.prune().records == 0
         self.step(waits, Event.COMPLETE)
         self.days(91)
         self.prune()
-        assert not self.there(first)
+        assert names(self.store, first.id) == names(self.store, waits.id) == []
+
+    def test_what_was_written_after_an_end_keeps_it_and_its_chain(self) -> None:
+        first = self.claimed()
+        self.step(first, Event.COMPLETE, result=answer("right"))
+        self.days(80)
+        refuses(Fenced, self.step, first, Event.COMPLETE, result=answer("late"))
+        waits = self.claimed()
+        self.days(20)
+        assert self.prune().records == 0
+        assert self.there(first)
+        self.days(71)
+        assert self.prune().over["completed"] == 4
+        assert names(self.store, first.id) == ["late"]
+        self.step(waits, Event.COMPLETE)
+        self.days(91)
+        self.prune()
+        assert names(self.store, first.id) == []
+
+    def test_what_is_open_or_has_news_is_not_forgotten(self) -> None:
+        over, waits, first = self.ended(), self.claimed(), self.ended()
+        seen = self.store.audit()[-1].seq
+        refuses(Fenced, self.step, first, Event.COMPLETE, result=answer("late"))
+        flows = [one.workflow_id for one in (over, waits, first)]
+        assert self.store.forget(flows, seen) == (1, flows[1:])
+        assert [self.there(one) for one in (over, waits, first)] == [False, True, True]
+        assert self.store.forget(flows, seen + 1) == (1, flows[1:2])
 
     def test_content_that_something_else_refers_to_stays(self) -> None:
         shared = with_content("shared")
@@ -236,7 +260,8 @@ class RetentionContract(HandoffContract):
         assert self.prune().records == would.records
 
     def test_nothing_but_what_was_looked_at_is_buried(self) -> None:
-        over, waits = self.ended(), self.claimed()
+        self.ended()
+        self.claimed()
         self.days(1)
         one, two = self.store.segments()
         stone = {
@@ -244,18 +269,17 @@ class RetentionContract(HandoffContract):
             "oldest": 0, "newest": 0, "classes": {}, "time": 0, "by": "p",
         }  # fmt: skip
         before = self.store.audit(), self.store.segments(), self.store.find()
-        wrong: list[tuple[dict[str, Any], list[str]]] = [
-            ({"root": two.root}, []),
-            ({"last": 4}, []),
-            ({"n": 2, "to": 2, "first": 6, "last": 8, "previous": one.root, "root": two.root}, []),
-            ({"to": 2, "last": 8, "root": two.root}, []),
-            ({"to": 3, "last": 9}, []),
-            ({}, [waits.workflow_id]),
+        wrong: list[dict[str, Any]] = [
+            {"root": two.root},
+            {"last": 4},
+            {"n": 2, "to": 2, "first": 6, "last": 8, "previous": one.root, "root": two.root},
+            {"to": 2, "last": 8, "root": two.root},
+            {"to": 3, "last": 9},
+            {"n": 7, "to": 7},
         ]
-        for fields, gone in wrong:
-            refuses(Conflict, self.store.bury, Tombstone(**{**stone, **fields}), gone)
+        for fields in wrong:
+            refuses(Conflict, self.store.bury, Tombstone(**{**stone, **fields}))
             assert (self.store.audit(), self.store.segments(), self.store.find()) == before
-        refuses(Conflict, self.store.bury, Tombstone(**{**stone, "n": 7, "to": 7}), [over.workflow_id])
         assert self.store.tombstones() == []
         self.sound()
 
