@@ -104,7 +104,19 @@ def test_pruning_removes_what_is_over_and_the_rest_still_verifies(baton, documen
     assert [one["task"] for one in documents("handoff", "list")] == ["fresh!", "open"]
     assert documents("audit", "query", "--handoff", old["fresh"].id)
     assert baton("handoff", "show", old["done"].id)[0] == 1
-    assert baton("doctor")[0] == 0
+    checks = json.loads(baton("doctor", "--json")[1])["checks"]
+    assert {one["name"]: one["ok"] for one in checks}["audit"] is True
+
+
+def test_records_that_outlive_their_handoff_are_still_found(baton, documents):
+    done, _ = work("done", 100), work("open", 99, None)
+    with Relay(STORE) as relay:
+        assert relay.audit.prune(by="p").workflows == 1
+        assert relay.audit.query(handoff_id=done.id) == []
+    newest = work("newest", 98)
+    documents("audit", "prune", "--yes")
+    assert baton("handoff", "show", newest.id)[0] == 1
+    assert len(documents("audit", "query", "--handoff", newest.id)) == 3, "the newest segment stays"
 
 
 def test_without_consent_nothing_is_removed(baton, documents, old):

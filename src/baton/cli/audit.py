@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from baton.relay import Relay
-    from baton.stores.base import Tombstone
+    from baton.stores.base import Kind, Tombstone
     from baton.stores.place import Stood
     from baton.stores.report import Report
     from baton.stores.trail import AuditTrail
@@ -43,8 +43,8 @@ def audit_query(call: Call) -> int:
     """List audit records by handoff, task, sender or receiver, in the order in which they were written."""
     args, relay = call.args, call.relay()
     found = relay.audit.query(
-        handoff_id=full_id(relay, args.handoff) if args.handoff else "",
-        task_id=_task(relay, args.task or ""),
+        handoff_id=_known(relay, args.handoff or "", "handoff"),
+        task_id=_known(relay, args.task or "", "workflow"),
         from_agent=args.sender or "",
         to_agent=args.to or "",
         limit=args.limit,
@@ -68,9 +68,10 @@ def audit_query(call: Call) -> int:
     return 0
 
 
-def _task(relay: Relay, given: str) -> str:
+def _known(relay: Relay, given: str, of: Kind) -> str:
+    """The whole id; as it was given where its records may have outlived it."""
     try:
-        return full_id(relay, given, "workflow") if given else ""
+        return full_id(relay, given, of) if given else ""
     except NotFound:
         return given
 
