@@ -12,7 +12,7 @@ What cannot be read, or is not known to have ended, is kept.
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -60,6 +60,10 @@ class _Stood(msgspec.Struct, frozen=True, gc=False):
     task_status: str = ""
 
 
+class _Detail(msgspec.Struct, frozen=True, gc=False):
+    escalation: Any = None  # `UP` of the audit record
+
+
 class Told(msgspec.Struct, frozen=True, gc=False):
     """What of a record retention needs."""
 
@@ -71,6 +75,12 @@ class Told(msgspec.Struct, frozen=True, gc=False):
     handoff_type: str = ""
     workflow_id: str = ""
     context_snapshot: _Stood = _Stood()
+    detail: _Detail = _Detail()
+
+    @property
+    def went_up(self) -> bool:
+        """Whether it tells of work that went up to another level, or to a person."""
+        return self.event_type in _UP or self.handoff_type == "escalation" or self.detail.escalation is not None
 
     @property
     def whole(self) -> str:
@@ -136,7 +146,7 @@ class Lives:
             life.records += 1
             life.newest = max(life.newest, to_microseconds(one.timestamp))
             life.completed |= one.event_type == _DONE
-            life.escalated |= one.event_type in _UP or one.handoff_type == "escalation"
+            life.escalated |= one.went_up
             life.late |= one.event_type in _AFTER
             if one.ended:
                 self._open.pop(one.handoff_id, None)
