@@ -1,4 +1,4 @@
-"""What the audit trail costs: a record, verifying N of them, finding one handoff among them.
+"""What the audit trail costs: a record, verifying N of them, finding one handoff among them, pruning them.
 
 usage: python benchmarks/audit.py [--quick | --full] [--json FILE]
 """
@@ -17,6 +17,8 @@ from baton.protocol.audit import AuditRecord, Snapshot, write_record
 from baton.protocol.codec import to_time
 from baton.stores import open_store
 from baton.stores.export import export
+from baton.stores.prune import Order, prune
+from baton.stores.retention import Periods
 from baton.stores.seal import seal
 from baton.stores.verify import verify
 
@@ -129,11 +131,17 @@ def reading(count, times, folder):
         export_time = min(export_time, seconds(lambda: checked(exported), 1))
     ids = [store.sealed(n, n)[0].handoff_id for n in random.Random(3).sample(range(1, count + 1), 1000)]
     query = seconds(lambda: [store.audit(handoff_id=one) for one in ids], times) / len(ids)
+    order = Order(by="bench", periods=Periods(active=0, completed=0, escalations=0))
+    pruned = seconds(lambda: prune(store, order, lambda tombstone: tombstone), 1)
+    gone = count - store.audited()
+    assert gone > 0.9 * count, gone
+    assert verify(store).pruned == gone
     store.close()
     floor /= count
     return [
         row(f"verify {count} in the store", store_time / count, floor, "per-line SHA-256 loop", REACH),
         row(f"verify {count} in the export", export_time / count, floor, "per-line SHA-256 loop", REACH),
+        row(f"prune {gone} of them", pruned / gone, floor, "per-line SHA-256 loop"),
         row(f"records of one handoff among {count}", query, floor * count, "the same loop over all"),
     ]
 
