@@ -10,7 +10,8 @@ import pytest
 
 from baton import clock
 from baton.lifecycle import Event
-from baton.protocol.context import Context, Message, append, freeze_state
+from baton.protocol.context import Context, Message, append
+from baton.protocol.variables import begin, freeze
 from baton.stores import open_store, prune, sweep
 from baton.stores.base import Step
 from baton.stores.prune import Order
@@ -31,8 +32,8 @@ NAME = "store.db"
 
 def with_content(text):
     history, messages = append("", [Message("user", text)])
-    state, values = freeze_state({"large": text * 600})
-    offer = request(context=Context(history_ref=history, state_ref=state))
+    state, values = freeze(begin({"large": text * 600}))
+    offer = request(context=Context(history_ref=history, state_ref=state.ref))
     return replace(offer, blobs=[*messages, *values])
 
 

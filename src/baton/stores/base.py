@@ -173,7 +173,8 @@ class Held(msgspec.Struct, frozen=True, gc=False):
     seq: int
     history_ref: str
     state_ref: str
-    result_ref: str = ""
+    result_history: str = ""
+    result_state: str = ""
 
 
 class Alert(msgspec.Struct, frozen=True, kw_only=True):

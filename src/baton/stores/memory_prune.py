@@ -95,9 +95,9 @@ class MemoryPruning(MemoryReads):
             held = []
             for one in chosen:
                 row = self._rows[one]
-                context = row.handoff.context
-                result = read_return(row.result).history_ref if row.result else ""
-                held.append(Held(self._arrival[one], context.history_ref, context.state_ref, result))
+                context, given = row.handoff.context, read_return(row.result or b"{}")
+                refs = (context.history_ref, context.state_ref, given.history_ref, given.state_ref)
+                held.append(Held(self._arrival[one], *refs))
             return held
 
     def contents(self, *, after: str = "", limit: int = 1000) -> list[str]:

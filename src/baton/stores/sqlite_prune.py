@@ -83,8 +83,8 @@ class Pruning(Reads):
             rows = self._db.rows(f"{_ROWS} WHERE id IN (SELECT value FROM json_each(?))", (chosen,))
         held = []
         for seq, spec, result in rows:
-            context = _read_spec(spec).context
-            held.append(Held(seq, context.history_ref, context.state_ref, _read_result(result).history_ref))
+            context, given = _read_spec(spec).context, _read_result(result)
+            held.append(Held(seq, context.history_ref, context.state_ref, given.history_ref, given.state_ref))
         return held
 
     def contents(self, *, after: str = "", limit: int = 1000) -> list[str]:

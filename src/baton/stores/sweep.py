@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from baton.errors import Malformed, NotFound
+from baton.protocol import context, variables
 from baton.protocol.audit import LATE
-from baton.protocol.context import reach
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -95,9 +95,12 @@ class _Marks:
 
     def _mark(self, held: Iterable[Held]) -> None:
         for one in held:
-            reach(one.history_ref, one.state_ref, self._fetch, self.seen)
-            with suppress(Malformed):  # which an agent may have written
-                reach(one.result_ref, "", self._fetch, self.seen)
+            context.reach(one.history_ref, self._fetch, self.seen)
+            variables.reach(one.state_ref, self._fetch, self.seen)
+            with suppress(Malformed):  # an agent may have written anything there
+                context.reach(one.result_history, self._fetch, self.seen)
+            with suppress(Malformed):
+                variables.reach(one.result_state, self._fetch, self.seen)
 
     def _fetch(self, digest: str) -> bytes:
         if digest != self._fetched[0]:

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 from baton.errors import Conflict, Fenced, NotFound
 from baton.lifecycle import Event, State
 from baton.protocol.codec import digest
-from baton.protocol.context import Blob, Context, Message, append, freeze_state
+from baton.protocol.context import Blob, Context, Message, append
 from baton.protocol.results import Return
+from baton.protocol.variables import begin, freeze
 from baton.stores.base import Step, Tombstone
 from baton.stores.prune import Order, Pruned, prune
 from baton.stores.retention import DAY, LEAST, Periods
@@ -31,8 +32,8 @@ A_DAY = DAY / 1e6
 def with_content(text: str) -> Offer:
     """A request with a message and a large variable, whose content stands in the store."""
     history, messages = append("", [Message("user", text)])
-    state, values = freeze_state({"large": text * 600})
-    offer = request(context=Context(history_ref=history, state_ref=state))
+    state, values = freeze(begin({"large": text * 600}))
+    offer = request(context=Context(history_ref=history, state_ref=state.ref))
     return replace(offer, blobs=[*messages, *values])
 
 
@@ -245,7 +246,11 @@ class RetentionContract(HandoffContract):
 
     def test_what_an_answer_refers_to_stays(self) -> None:
         said, messages = append("", [Message("assistant", "the answer")])
-        self.ended(result=Return(history_ref=said), offer=request(), blobs=messages)
+        added = replace(begin({"seen": ["x" * 600]}), added={"seen": ["y"]})
+        changed, values = freeze(added)
+        assert len(values) == 3
+        given = Return(history_ref=said, state_ref=changed.ref)
+        self.ended(result=given, offer=request(), blobs=[*messages, *values])
         self.ended(result=Return(history_ref=digest(b"{}")), blobs=[Blob(digest(b"{}"), b"{}")])
         assert sweep(self.store) == (0, 0)
 
