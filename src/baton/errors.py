@@ -33,11 +33,34 @@ BatonError
 
 from __future__ import annotations
 
+# Letters and marks that nobody sees, although Unicode calls them printable.
+_INVISIBLE = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
+_LINES = {"\n": "\\n", "\t": "\\t"}
+
+
+def _seen(letter: str) -> str:
+    hidden = letter in _INVISIBLE or "\ufe00" <= letter <= "\ufe0f" or "\U000e0100" <= letter <= "\U000e01ef"
+    if letter.isprintable() and not hidden:
+        return letter
+    return _LINES.get(letter) or f"\\u{{{ord(letter):x}}}"
+
+
+def safe(text: object, keep: str = "") -> str:
+    """Text in which control, direction and invisible characters are spelled out; one line, unless `keep` says more."""
+    said = str(text)
+    if said.isascii() and said.isprintable():
+        return said
+    return "".join(one if one in keep else _seen(one) for one in said)
+
 
 class BatonError(Exception):
     """Root of all errors that baton raises on purpose; `result` is what a run had come to, if it was one."""
 
     result: object = None
+
+    def __str__(self) -> str:
+        # What an agent said may stand in it, and ends up on somebody's terminal.
+        return safe(super().__str__(), keep="\n\t")
 
 
 class Malformed(BatonError):

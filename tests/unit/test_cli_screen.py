@@ -5,7 +5,8 @@ import json
 import pytest
 
 from baton.cli import records, screen
-from baton.cli.screen import Columns, Screen, safe
+from baton.cli.screen import Columns, Screen
+from baton.errors import safe
 
 HOSTILE = [
     "\x1b[2J\x1b]0;owned\x07",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from baton.cli.screen import safe
+from baton.errors import safe
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -6,7 +6,6 @@ import re
 import shlex
 import sys
 from collections.abc import Iterable, Sequence
-from functools import cache
 from shutil import get_terminal_size
 from typing import Any, NamedTuple
 from unicodedata import east_asian_width
@@ -14,10 +13,9 @@ from unicodedata import east_asian_width
 import msgspec
 
 from baton import config
+from baton.errors import safe
 from baton.protocol import codec
 
-# Letters and marks that nobody sees, although Unicode calls them printable.
-_INVISIBLE = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
 # A command that a message names, and that looks into a store of its own accord.
 _COMMAND = re.compile(r"`(baton (?!demo|[^`]*--(?:app|store|help))[^`]+)`")
 STYLES = {
@@ -40,20 +38,6 @@ class Columns(NamedTuple):
     folded: bool = False  # the last column has to be read whole: it goes on below
 
 
-@cache
-def _seen(letter: str) -> str:
-    hidden = letter in _INVISIBLE or "\ufe00" <= letter <= "\ufe0f" or "\U000e0100" <= letter <= "\U000e01ef"
-    if letter.isprintable() and not hidden:
-        return letter
-    return {"\n": "\\n", "\t": "\\t"}.get(letter, f"\\u{{{ord(letter):x}}}")
-
-
-def safe(text: object) -> str:
-    """One line in which control, direction and invisible characters are spelled out."""
-    said = str(text)
-    return said if said.isascii() and said.isprintable() else "".join(map(_seen, said))
-
-
 def in_store(text: str, store: str) -> str:
     """The commands that a message names, so that they can be pasted: they go to the same store."""
     return _COMMAND.sub(lambda found: f"`{found[1]} --store {shlex.quote(store)}`", text) if store else text
@@ -63,13 +47,13 @@ def _json(value: Any) -> str:
     text = msgspec.json.encode(value).decode()
     if text.isascii():
         return text
-    return "".join(one if _seen(one) == one else f"\\u{ord(one):04x}" for one in _paired(text))
+    return "".join(one if safe(one) == one else f"\\u{ord(one):04x}" for one in _paired(text))
 
 
 def _paired(text: str) -> Iterable[str]:
     """Letters; what JSON has to spell with two surrogates is given as two."""
     for one in text:
-        if ord(one) > 0xFFFF and _seen(one) != one:
+        if ord(one) > 0xFFFF and safe(one) != one:
             high, low = divmod(ord(one) - 0x10000, 0x400)
             yield from (chr(0xD800 + high), chr(0xDC00 + low))
         else:

@@ -6,6 +6,7 @@ import logging
 from shlex import quote
 from typing import TYPE_CHECKING
 
+from baton.errors import safe
 from baton.guards.breaker import cool_down, state, subjects
 from baton.lifecycle import AUDIT_NAME, OPEN, Event, State
 from baton.protocol.audit import read_record
@@ -24,7 +25,7 @@ def announce(crew: Crew, handoff: Handoff, told: str = "") -> str:
     if not why and handoff.to_agent in crew.ill and handoff.state is State.OFFERED:
         why = _away(crew, handoff)
     if why and why != told:
-        logger.warning("%s", why)
+        logger.warning("%s", safe(why))
         crew.tell("waits", handoff)
     return why or told
 
