@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+from collections.abc import Mapping
 from concurrent import futures
 from contextlib import suppress
 from os import PathLike
@@ -15,7 +16,7 @@ from baton.agents.python import FunctionAgent
 from baton.agents.relay import RelayAgent
 from baton.errors import BatonError, HandoffFailed, Malformed, NotFound, TimedOut, Undecided, UnknownAgent, named
 from baton.flow import broadcast, escalate, offer, operator, outcome, prepare, recover, worker
-from baton.flow.crew import Crew, as_settings, within
+from baton.flow.crew import Crew, settings_from, within
 from baton.flow.desk import Desk
 from baton.flow.outcome import Result
 from baton.guards.complexity import classify
@@ -23,6 +24,7 @@ from baton.lifecycle import State
 from baton.protocol import codec
 from baton.protocol.codec import near
 from baton.protocol.context import Context
+from baton.protocol.fields import record
 from baton.protocol.groups import Answers, as_sends
 from baton.protocol.handoff import HUMAN, SUPERVISOR, USER, Handoff, ReturnProtocol
 from baton.protocol.limits import TIERS, Limits, as_limits, tightest
@@ -46,7 +48,7 @@ from baton.stores.holder import identity
 from baton.stores.trail import AuditTrail
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Sequence
     from pathlib import Path
     from types import TracebackType
 
@@ -79,7 +81,7 @@ class Relay(Desk):
         given: dict[str, Any] = dict(settings)
         registry, hooks = given.pop("registry", None), given.pop("telemetry", ())
         most = as_limits(limits) or Limits()
-        chosen = as_settings(given, limits=most, handoffs=handoffs, independent=independent)
+        chosen = settings_from(given, limits=most, handoffs=handoffs, independent=independent)
         self.store = open_store(url, durability=durability) if isinstance(url, str | PathLike) else url
         self._crew = Crew(self.store, identity(), chosen)
         self._crew.entrust = lambda prepared: worker.entrust(self._crew, prepared)
@@ -168,6 +170,7 @@ class Relay(Desk):
         self, to: str, task: str, options: dict[str, Any], *, take: bool = True, **fixed: Any
     ) -> tuple[Handoff, bool]:
         closed(options, RunOptions, "relay.run")
+        codec.name(to, "agent")
         limits = self._limits(as_limits(options.pop("limits", None)), options.pop("complexity", None), task)
         state, fields = as_variables(options.pop("state", None), "state"), {**as_fields(options), **fixed}
         known = to in self._crew.agents or (to == HUMAN and fixed.get("type") == "escalation")
@@ -184,7 +187,7 @@ class Relay(Desk):
         chosen = within(given, self._crew.settings.limits)
         if complexity is None:
             return chosen
-        name = classify(task) if complexity == "auto" else complexity
+        name = classify(codec.text(task, "task")) if complexity == "auto" else codec.text(complexity, "complexity")
         if name not in TIERS:
             raise Malformed(f"complexity: {name!r}; known: auto, {', '.join(TIERS)}")
         return tightest(chosen, TIERS[name])
@@ -305,7 +308,7 @@ class Relay(Desk):
         given: dict[str, Any] = {**options}
         asked = {name: given.pop(name) for name in broadcast.HOW if name in given}
         asked["to"] = [codec.plain(one) for one in as_sends(to, task)]
-        context = given.pop("context", None) or Context()
+        context = record(given.pop("context", None) or Context(), Context, "context")
         given["context"] = msgspec.structs.replace(context, metadata={**context.metadata, prepare.ASKED: asked})
         if all(row.profile.agent_id != SUPERVISOR for row in self.store.agents()):
             self.store.register(self._crew.profiles[SUPERVISOR])
@@ -319,7 +322,7 @@ class Relay(Desk):
 
     def hand_off(self, request: Handoff, *, limits: Limits | Mapping[str, Any] | None = None) -> Handoff:
         """Offer work without waiting; a worker of the receiver takes it."""
-        prepared = prepare.begin(self._crew, request, self._limits(as_limits(limits)))
+        prepared = prepare.begin(self._crew, record(request, Handoff, "request"), self._limits(as_limits(limits)))
         made, verdict = self.store.offer(prepared, self._crew.judge_offer)
         if made.id == prepared.handoff.id:
             self._crew.tell("initiated", made)

@@ -15,10 +15,11 @@ import msgspec
 from baton import guards
 from baton.errors import BatonError
 from baton.lifecycle import Event, State
-from baton.protocol.codec import near, seconds
+from baton.protocol.codec import near
 from baton.protocol.context import Fetch
 from baton.protocol.handoff import HUMAN
 from baton.protocol.limits import RISKS, Limits, tightest
+from baton.protocol.options import as_settings
 from baton.protocol.registry import HealthRules, as_rules
 from baton.protocol.variables import NOTHING, Variables, freeze, thaw
 from baton.routing.ladder import as_ladder
@@ -70,11 +71,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     registry: str = ""  # the operator's file, where there is one
 
 
-def as_settings(given: Mapping[str, Any], **fixed: Any) -> Settings:
+def settings_from(given: Mapping[str, Any], **fixed: Any) -> Settings:
     """Settings from what a program gives, which may be said in more than one way."""
-    chosen = {**given, **fixed}
-    if "delegation_timeout" in given:
-        chosen["delegation_timeout"] = seconds(given["delegation_timeout"], "delegation_timeout")
+    chosen = {**as_settings(given), **fixed}
     chosen["escalation"] = as_ladder(given.get("escalation", ()))
     chosen["health"] = as_rules(given.get("health"))
     return Settings(**chosen)
@@ -134,6 +133,7 @@ class Crew:
         self.settings = settings
         self.nested = False
         self._approving: set[str] = set()  # names in `approve` that were looked at
+        self._routed: set[str] = set()  # and keys of `routes`
         self._limits = (settings.limits, settings.limits)
         self.claim = Claim(holder=holder, lease=int(settings.lease * 1e6))
         self.agents: dict[str, Agent] = {}
@@ -193,6 +193,19 @@ class Crew:
     def leads_out(self, command: Command) -> bool:
         """Whether it is a command for the relay around this one."""
         return self.nested and command.graph == command.PARENT
+
+    def check_routes(self) -> None:
+        """Warn, once, of keys of `routes` that are agents and no capabilities: nothing would be routed by them."""
+        if new := self.settings.routes.keys() - self._routed:
+            self._routed |= new
+            profiles = [row.profile for row in self.store.agents()]
+            new -= {name for one in profiles for name in one.capabilities}
+            for name in sorted(new & {one.agent_id for one in profiles}):
+                logger.warning(
+                    "routes names %s, which is an agent and no capability: nothing is routed by it; write what the "
+                    "work needs, as in routes={'refunds': ['billing']}",
+                    name,
+                )
 
     def variables(self, ref: str) -> Variables:
         """Shared variables by digest; the newest are kept at hand."""

@@ -13,8 +13,9 @@ from baton.flow.locks import Hold, in_progress, wanted
 from baton.flow.prepare import request_of
 from baton.lifecycle import Event, State
 from baton.protocol.audit import assessments
-from baton.protocol.codec import name, seconds, to_microseconds
+from baton.protocol.codec import name, seconds, text, to_microseconds
 from baton.protocol.crossing import Crossing, crossing
+from baton.protocol.fields import identifier, truth, whole
 from baton.protocol.handoff import HUMAN, Handoff
 from baton.protocol.results import (
     ACCEPTANCES,
@@ -46,6 +47,11 @@ if TYPE_CHECKING:
     from baton.telemetry.base import Hook, Passed
 
 
+def _person(by: str, what: str) -> None:
+    if not text(by, "by").strip():
+        raise Malformed(f"{what}: say who does (by=)")
+
+
 class Desk:
     """The part of a relay that handles one handoff at a time."""
 
@@ -66,12 +72,14 @@ class Desk:
 
         `lease` is how long the claim holds, `estimate` how long the work will probably take. Seconds.
         """
+        name(agent, "agent")
         claim = Claim(
-            holder=holder or (self._crew.holder if lease is None else self._crew.holder + LEASED),
+            holder=(holder and identifier(holder, "holder"))
+            or (self._crew.holder if lease is None else self._crew.holder + LEASED),
             id=handoff_id,
             agents=(agent,),
-            lease=int((lease or self._crew.settings.lease) * 1e6),
-            estimate=None if estimate is None else self.store.now() + int(estimate * 1e6),
+            lease=int(seconds(lease or self._crew.settings.lease, "lease") * 1e6),
+            estimate=None if estimate is None else self.store.now() + int(seconds(estimate, "estimate") * 1e6),
         )
         grant = self.store.claim(claim, self._crew.judge_claim)
         if grant.won and grant.handoff is not None:
@@ -82,6 +90,8 @@ class Desk:
     def give_back(self, handoff_id: str, value: Any, *, epoch: int | None = None, by: str = "") -> Handoff:
         """Answer a handoff: a return or content, a Command, Reject, Defer or Escalate; a stale epoch is refused."""
         handoff = self.get(handoff_id)
+        text(by, "by")
+        whole(epoch, "epoch")
         if epoch is None and handoff.ended:
             raise self._late(handoff_id)
         if handoff.state is State.OFFERED and epoch is None and isinstance(value, Reject | Defer):
@@ -133,13 +143,13 @@ class Desk:
 
     def approve(self, handoff_id: str, *, by: str, reason: str = "") -> Handoff:
         """Let a waiting handoff go on."""
-        if not by.strip():
-            raise Malformed("approve: say who approves (by=)")
+        _person(by, "approve")
         due = self.store.now() + int(self._crew.settings.limits.ack_seconds * 1e6)
         return self._apply(Step(id=handoff_id, event=Event.APPROVE, by=by, reason=reason, due_at=due))
 
     def deny(self, handoff_id: str, *, by: str, reason: str = "") -> Handoff:
         """Refuse a waiting handoff for good."""
+        _person(by, "deny")
         result = failed(f"ApprovalDenied: {by} said no{f': {reason}' if reason else ''}", retryable=False)
         return self._apply(Step(id=handoff_id, event=Event.DENY, by=by, reason=reason, result=result))
 
@@ -160,10 +170,13 @@ class Desk:
     def reroute(self, handoff_id: str, to_agent: str, *, by: str = "", reason: str = "") -> Handoff:
         """Give rejected or parked work to another agent."""
         due = self.store.now() + int(self._crew.settings.limits.ack_seconds * 1e6)
+        name(to_agent, "to_agent")
         step = Step(id=handoff_id, event=Event.REROUTE, by=by, reason=reason, to_agent=to_agent, due_at=due)
         return self._apply(step)
 
     def _apply(self, step: Step) -> Handoff:
+        text(step.by, "by")
+        text(step.reason, "reason")
         moved = self.store.advance(step, self._crew.judge_offer)
         if moved.verdict.kind == "refuse":
             raise named(moved.verdict.error, moved.verdict.reason)
@@ -183,9 +196,10 @@ class Desk:
 
         All of them or none; waits at most `timeout` seconds. They are free again after `lease` seconds at the latest.
         """
-        name(owner, "owner")
-        request = LockRequest(owner=owner, wanted=wanted(paths), shared=shared, lease=int(lease * 1e6))
-        return Hold(self._crew, request, timeout)
+        identifier(owner, "owner")
+        lasts = int(seconds(lease, "lease") * 1e6)
+        request = LockRequest(owner=owner, wanted=wanted(paths), shared=truth(shared, "shared"), lease=lasts)
+        return Hold(self._crew, request, seconds(timeout))
 
     def unlock(self, owner: str, *paths: str | os.PathLike[str]) -> int:
         """Give back what an owner locked, or only these files; how many there were."""

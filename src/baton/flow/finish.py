@@ -16,6 +16,7 @@ from baton.flow.variables import wrote
 from baton.lifecycle import Event, State
 from baton.protocol.codec import check, plain, to_time
 from baton.protocol.context import Message
+from baton.protocol.fields import identifier
 from baton.protocol.handoff import HUMAN
 from baton.protocol.results import (
     Account,
@@ -160,6 +161,8 @@ def _repeatable(crew: Crew, agent: str) -> bool:
 def _move(crew: Crew, handoff: Handoff, command: Command, done: Return | None, running: Running | None) -> Step:
     if not isinstance(command.goto, str):
         raise Malformed("Command.goto: a list of Send needs broadcast; name one agent")
+    if command.goto not in crew.agents:
+        identifier(command.goto, "Command.goto")
     goto = command.goto
     said = _said(handoff, done) if done else []
     if not said and command.reason:

@@ -6,7 +6,7 @@ import asyncio
 import os
 import stat
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 
@@ -29,8 +29,9 @@ def wanted(paths: Sequence[str | os.PathLike[str]]) -> tuple[Wanted, ...]:
         raise Malformed("lock: no path; name the files to be locked")
     found = {}
     for path in paths:
-        text = os.fspath(path)
-        if not text or not str(text).isprintable():
+        given: Any = path
+        text = os.fspath(given) if isinstance(given, str | os.PathLike) else given
+        if not isinstance(text, str) or not text or not text.isprintable():
             raise Malformed(f"lock: {text!r:.80} is not the name of a file; use printable text")
         real = os.path.realpath(text)
         try:

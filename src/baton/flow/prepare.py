@@ -11,11 +11,11 @@ from baton import clock
 from baton.errors import Malformed
 from baton.flow.escalate import heard
 from baton.flow.variables import begun
-from baton.protocol.artifacts import Artifact, inside
+from baton.protocol.artifacts import Artifact, inside, readable
 from baton.protocol.context import Blob, Context, Message, append
 from baton.protocol.handoff import SUPERVISED, SUPERVISOR, USER, Handoff, checked, fingerprint
 from baton.protocol.limits import smaller
-from baton.protocol.secrets import redact
+from baton.protocol.secrets import redact, suspicious
 from baton.stores.base import Offer, Workflow
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ def begin(crew: Crew, request: Handoff, limits: Limits, state: Mapping[str, Any]
     if crew.trace is not None:
         crew.trace.due()
     crew.check_approve(limits)
+    crew.check_routes()
     request = checked(from_outside(request))
     handoff_id = request.id or clock.new_id()
     workflow_id = request.workflow_id or clock.new_id()
@@ -79,13 +80,13 @@ def request(to_agent: str, task: str, **fields: Any) -> Handoff:
 
 def redacted(message: Message) -> Message:
     """A message without secrets."""
-    content, reasoning = redact(message.content), message.reasoning and redact(message.reasoning)
-    if message.tool_calls:
-        calls = tuple(replace(call, arguments=redact(call.arguments)) for call in message.tool_calls)
-        return replace(message, content=content, reasoning=reasoning, tool_calls=calls)
-    if content is message.content and reasoning is message.reasoning:
+    content, name, reasoning = message.content, message.name, message.reasoning
+    if not message.tool_calls and not suspicious(f"{content}\n{name}\n{reasoning}".encode(errors="surrogatepass")):
         return message
-    return replace(message, content=content, reasoning=reasoning)
+    calls = tuple(
+        replace(call, name=redact(call.name), arguments=redact(call.arguments)) for call in message.tool_calls
+    )
+    return replace(message, content=redact(content), name=redact(name), reasoning=redact(reasoning), tool_calls=calls)
 
 
 def follow(crew: Crew, before: Handoff, command: Command, to_agent: str, context: Context, blobs: list[Blob]) -> Offer:
@@ -204,4 +205,5 @@ def named(update: Mapping[str, Any], author: str) -> tuple[Artifact, ...]:
 
 def placed(crew: Crew, artifacts: tuple[Artifact, ...]) -> tuple[Artifact, ...]:
     """The artifacts, all of them inside the roots that are allowed here."""
-    return tuple(replace(item, path=inside(item.path, crew.settings.roots)) for item in artifacts)
+    made = readable(artifacts, "artifacts")
+    return tuple(replace(item, path=inside(item.path, crew.settings.roots)) for item in made)

@@ -12,7 +12,7 @@ import msgspec
 from baton.errors import NotCapable
 from baton.guards.triggers import capability_mismatch, explicit_request, task_completion
 from baton.protocol.handoff import Requirement, Validation
-from baton.protocol.results import Command, Return, as_return
+from baton.protocol.results import Command, Return, as_return, checked
 from baton.routing.matching import alternatives
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def see(crew: Crew, handoff: Handoff, value: Any) -> tuple[Any, Return | None]:
     following = crew.settings.sequence.get(handoff.to_agent)
     if following is None or (not isinstance(value, Return) and isinstance(value, msgspec.Struct)):
         return value, None
-    result = as_return(value)
+    result = checked(as_return(value))
     trigger = task_completion(replace(result, from_agent=handoff.to_agent), following)
     if trigger is None:
         return value, None

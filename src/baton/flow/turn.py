@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from math import ceil, isfinite
+from math import ceil
 from typing import TYPE_CHECKING, Any, Unpack
 
 import msgspec
@@ -28,9 +28,10 @@ from baton.guards.triggers import escalation
 from baton.protocol import codec
 from baton.protocol.context import Blob, Context, Message
 from baton.protocol.crossing import crossed
+from baton.protocol.fields import truth, whole
 from baton.protocol.groups import Aggregation, Gained, as_sends, combine
 from baton.protocol.handoff import HUMAN, Handoff, fingerprint
-from baton.protocol.limits import MILLION
+from baton.protocol.limits import MAX_COST, MILLION
 from baton.protocol.options import GroupOptions, PartOptions, as_fields, as_variables, closed
 from baton.protocol.results import (
     Command,
@@ -128,8 +129,11 @@ class LiveTurn:
     async def charge(self, tokens: int = 0, cost: float = 0.0) -> None:
         """Count what the work used; raises BudgetExceeded when it cannot be afforded."""
         store, handoff, running = self._crew.store, self.handoff, self._running
-        if type(tokens) is not int or not isfinite(cost):
-            raise Malformed(f"charge: {tokens!r} tokens, {cost!r} of money; give a whole number and a finite amount")
+        given: tuple[Any, Any] = (tokens, cost)
+        if None in given:
+            raise Malformed("charge: None is no number; leave it out")
+        whole(tokens, "charge.tokens")
+        codec.bounded(cost, "charge.cost", 0, MAX_COST)
         spent = ceil(cost * MILLION)
         most = self._crew.settings.limits
         verdict = await self._crew.write(lambda: store.spend(handoff.id, handoff.epoch, tokens, spent, most))
@@ -180,7 +184,8 @@ class LiveTurn:
     async def _together(self, key: str, sends: list[Send], options: Mapping[str, Any]) -> Answers:
         """Ask everybody under this key, and gain what they changed."""
         given: dict[str, Any] = {**options}
-        mode, field, visible = given.pop("aggregate", "all"), given.pop("field", ""), given.pop("visible", False)
+        mode, field = given.pop("aggregate", "all"), given.pop("field", "")
+        visible = truth(given.pop("visible", False), "visible")
         rule = Aggregation(mode=mode, field=field, asked=sum(one.returns for one in sends))
         given["group"] = codec.digest(codec.canonical([self.handoff.id, key]))[:32]
         given["others"] = [one.agent for one in sends] if visible else []
@@ -289,8 +294,10 @@ class LiveTurn:
 
     def lock(self, *paths: str | PathLike[str], shared: bool = False, timeout: float = 60.0) -> Hold:
         handoff = self.handoff
-        request = LockRequest(owner=handoff.id, epoch=handoff.epoch, wanted=wanted(paths), shared=shared)
-        return Hold(self._crew, request, timeout)
+        request = LockRequest(
+            owner=handoff.id, epoch=handoff.epoch, wanted=wanted(paths), shared=truth(shared, "shared")
+        )
+        return Hold(self._crew, request, codec.seconds(timeout))
 
     async def ask(self, question: str, *, to: str = HUMAN, key: str = "", **options: Unpack[PartOptions]) -> Any:
         closed(options, PartOptions, "turn.ask")

@@ -13,7 +13,7 @@ from baton.protocol.limits import Limits
 
 def loop(handoff: Handoff, facts: Facts, limits: Limits) -> Verdict:
     """Refuse a handoff that was already made with the same content, and one visit too many."""
-    if not facts.visits and not facts.repeats and limits.max_same_visits > 0:
+    if not facts.visits and not facts.repeats and limits.max_same_visits != 0:
         return ALLOW
     if handoff.hop == 0:
         return ALLOW
@@ -26,11 +26,15 @@ def loop(handoff: Handoff, facts: Facts, limits: Limits) -> Verdict:
     if repeats:
         return _repeated(edge, repeats)
     allowed = _visits(handoff.to_agent, limits)
-    return ALLOW if facts.visits < allowed else _visited(edge, handoff.to_agent, facts.visits, allowed)
+    return (
+        ALLOW if allowed is None or facts.visits < allowed else _visited(edge, handoff.to_agent, facts.visits, allowed)
+    )
 
 
-def _visits(agent: str, limits: Limits) -> int:
+def _visits(agent: str, limits: Limits) -> int | None:
     """How often the same content may reach an agent; a declared loop adds the first time."""
+    if limits.max_same_visits is None:
+        return None
     declared = [number + 1 for edge, number in limits.loops.items() if edge.endswith(f"->{agent}")]
     return max(limits.max_same_visits, *declared) if declared else limits.max_same_visits
 

@@ -8,8 +8,11 @@ import unicodedata
 from collections.abc import Iterable
 from typing import Literal
 
+import msgspec
+
 from baton.errors import Malformed
-from baton.protocol.codec import Record, Time
+from baton.protocol.codec import Record, Time, faithful
+from baton.protocol.fields import moment, several
 
 ArtifactType = Literal["file", "code", "document", "test_result", "review_comment"]
 
@@ -30,6 +33,19 @@ class Artifact(Record, frozen=True, kw_only=True):
     description: str = ""
     status: Literal["draft", "final", "superseded"] = "draft"
     digest: str = ""
+
+
+_decode = msgspec.json.Decoder(Artifact).decode
+
+
+def readable(artifacts: Iterable[Artifact], field: str) -> tuple[Artifact, ...]:
+    """The artifacts as they are read back from a store."""
+    given = enumerate(several(artifacts, Artifact, field))
+    made = tuple(faithful(one, _decode, f"{field}[{number}]")[1] for number, one in given)
+    for number, one in enumerate(made):
+        if one.created_at is not None:
+            moment(one.created_at, f"{field}[{number}].created_at")
+    return made
 
 
 def inside(path: str, roots: Iterable[str]) -> str:

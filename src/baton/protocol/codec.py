@@ -31,6 +31,7 @@ MAX_DEPTH = 64
 MAX_INTEGER = 2**53 - 1
 MAX_SECONDS = 10 * 365 * 86_400
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+MIN_TIME, MAX_TIME = -62_135_596_800_000_000, 253_402_300_799_999_999  # the calendar's ends, in UTC
 _MICROSECOND = timedelta(microseconds=1)
 DEEP = f"nested deeper than {MAX_DEPTH} levels; flatten it or send it as an artifact"
 ZONE = "no time zone; write UTC, for example 2026-01-31T12:00:00Z"
@@ -153,11 +154,11 @@ def canonical(value: Any, field: str = "value") -> bytes:
     return data
 
 
-def faithful(record: T, decode: Callable[[bytes], T], what: str) -> bytes:
-    """The canonical bytes of a record, or Malformed where nobody could read them back."""
+def faithful(record: T, decode: Callable[[bytes], T], what: str) -> tuple[bytes, T]:
+    """The canonical bytes of a record and what they are read back as; Malformed where nobody could read them."""
     try:
         data = canonical_record(record)
-        decode(data)
+        again = decode(data)
     except msgspec.ValidationError as error:
         raise Malformed(_explain(str(error), type(record), what)) from None
     except UnicodeEncodeError:
@@ -166,7 +167,7 @@ def faithful(record: T, decode: Callable[[bytes], T], what: str) -> bytes:
         raise Malformed(f"{what}: {error}; convert it to text, numbers, lists or objects") from None
     if len(data) > MAX_DOCUMENT:
         raise TooLarge(f"{what}: {len(data)} bytes, at most {MAX_DOCUMENT}; pass a file as an artifact instead")
-    return data
+    return data, again
 
 
 def digest(data: bytes) -> str:
@@ -180,6 +181,8 @@ def text(value: str, field: str) -> str:
         raise Malformed(f"{field}: expected text, got {type(value).__name__}")
     if len(value) > MAX_TEXT:
         raise TooLarge(f"{field}: {len(value)} characters, at most {MAX_TEXT}; pass a file as an artifact instead")
+    if not value.isascii():
+        check(value, field)
     return value
 
 
@@ -264,7 +267,8 @@ def plain(value: Any) -> Any:
 
 def _utc(value: Any) -> Any:
     if isinstance(value, datetime):
-        return iso(to_microseconds(value))
+        at = to_microseconds(value)
+        return iso(at) if MIN_TIME <= at <= MAX_TIME else value.isoformat()
     if isinstance(value, dict):
         return {key: _utc(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
@@ -332,6 +336,8 @@ def convert(value: Any, kind: type[T], what: str) -> T:
         return msgspec.convert(value, kind, strict=True)
     except msgspec.ValidationError as error:
         raise Malformed(_explain(str(error), kind, what)) from None
+    except UnicodeEncodeError:
+        raise Malformed(f"{what}: half a character (a lone surrogate); send valid Unicode") from None
 
 
 def read(data: bytes | str, kind: type[T], what: str) -> T:

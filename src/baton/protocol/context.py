@@ -15,6 +15,7 @@ import msgspec
 from baton.errors import Malformed
 from baton.protocol.artifacts import Artifact
 from baton.protocol.codec import Record, bounded, digest, faithful
+from baton.protocol.fields import several
 
 Role = Literal["system", "user", "assistant", "tool"]
 Mode = Literal["full", "summary", "relevant_only"]
@@ -104,6 +105,7 @@ class _Node(msgspec.Struct, frozen=True, array_like=True):
     message: Message
 
 
+_read_message = msgspec.json.Decoder(Message).decode
 _read_node = msgspec.json.Decoder(_Node).decode
 
 
@@ -111,10 +113,16 @@ def append(history: str, messages: Iterable[Message]) -> tuple[str, list[Blob]]:
     """Chain messages onto a history; the new head and what has to be stored."""
     blobs = []
     for message in messages:
-        data = faithful(_Node(history, message), _read_node, "message")
+        data, _ = faithful(_Node(history, message), _read_node, "message")
         history = digest(data)
         blobs.append(Blob(history, data))
     return history, blobs
+
+
+def readable(messages: Iterable[Message], field: str) -> tuple[Message, ...]:
+    """Messages as they are read back from a store."""
+    said = several(messages, Message, field)
+    return tuple(faithful(one, _read_message, f"{field}[{number}]")[1] for number, one in enumerate(said))
 
 
 def newest_first(history: str, fetch: Fetch) -> Iterator[Message]:

@@ -8,13 +8,14 @@ asked, or none can have it any more.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 import msgspec
 
 from baton.errors import Contradiction, Malformed
-from baton.protocol.codec import EPOCH, Record, Time, bounded, canonical
+from baton.protocol.codec import EPOCH, Record, Time, canonical, text
+from baton.protocol.fields import whole
 from baton.protocol.results import Return, Send, Status
 from baton.protocol.variables import DECISIONS, RESERVED, Reducers, Variables, apply, reducer_of, same
 
@@ -32,7 +33,8 @@ class Aggregation(Record, frozen=True, kw_only=True):
     asked: int = 0  # how many are asked whose answers count
 
     def __post_init__(self) -> None:
-        bounded(self.asked, "aggregation.asked")
+        whole(self.asked, "aggregation.asked")
+        text(self.field, "field")
         if self.mode not in AGGREGATES:
             raise Malformed(f"aggregate: {self.mode!r:.60}; known: {', '.join(AGGREGATES)}")
         if (self.mode == "majority") != bool(self.field):
@@ -42,7 +44,8 @@ class Aggregation(Record, frozen=True, kw_only=True):
 
 def as_sends(to: Sequence[str | Send], task: str) -> list[Send]:
     """Everybody who is asked, each with a task."""
-    if isinstance(to, str) or not to:
+    given: Any = to
+    if isinstance(given, str) or not isinstance(given, Iterable) or not to:
         raise Malformed(f"broadcast: {to!r:.60} is not a list of agents; write ['a', 'b'], or Send(…) for each")
     sends = [one if isinstance(one, Send) else Send(one) for one in to]
     return [msgspec.structs.replace(one, task=one.task or str(one.update.get("task") or task)) for one in sends]

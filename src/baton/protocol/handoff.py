@@ -10,9 +10,13 @@ import msgspec
 from baton.errors import Malformed
 from baton.lifecycle import ENDED, State
 from baton.protocol import codec, variables
-from baton.protocol.context import Context
+from baton.protocol.context import Context, readable
+from baton.protocol.fields import identifier, moment, record, whole
 from baton.protocol.groups import Aggregation
 from baton.protocol.limits import Autonomy, Budget, Risk, as_tokens
+from baton.protocol.secrets import suspicious
+
+replace = msgspec.structs.replace
 
 SCHEMA_VERSION = 1
 USER = "user"
@@ -131,7 +135,7 @@ def rank(priority: Priority) -> int:
 
 def as_priority(word: str) -> Priority:
     """Accept P0 to P2 and `urgent` beside the four names."""
-    name = _PRIORITY_WORDS.get(word, word)
+    name = _PRIORITY_WORDS.get(codec.text(word, "priority"), word)
     if name not in PRIORITIES:
         raise Malformed(f"priority: {word!r}; {codec.near(word, [*PRIORITIES, *_PRIORITY_WORDS])}")
     return name
@@ -315,15 +319,19 @@ _context_names_of = attrgetter(*_CONTEXT_NAMES)
 
 
 def checked(handoff: Handoff) -> Handoff:
-    """Refuse a request whose parts do not fit together, or that could not be read back from a store."""
-    _readable(handoff)
+    """A request as it is read back from a store; one that could not be, or does not fit together, is refused."""
+    asked: Any = record(handoff, Handoff, "handoff").return_protocol
+    handoff = _read_back(handoff)
     codec.text(handoff.task, "task")
     codec.text(handoff.reason, "reason")
     _named(handoff)
     answer = handoff.return_protocol
-    codec.bounded(answer.timeout, "return_protocol.timeout", 0, codec.MAX_SECONDS)
-    codec.bounded(handoff.max_attempts, "max_attempts", 1)
-    codec.bounded(handoff.max_iterations, "max_iterations", 1)
+    given = asked.timeout if isinstance(asked, ReturnProtocol) else answer.timeout  # before NaN became nothing
+    codec.bounded(given, "return_protocol.timeout", 0, codec.MAX_SECONDS)
+    whole(handoff.max_attempts, "max_attempts", 1)
+    whole(handoff.max_iterations, "max_iterations", 1)
+    if handoff.deadline is not None:
+        moment(handoff.deadline, "deadline")
     if handoff.schema_version != SCHEMA_VERSION:
         raise Malformed(f"schema_version: {handoff.schema_version}; this version reads {SCHEMA_VERSION}")
     if handoff.type == "delegation" and not answer.timeout:
@@ -335,26 +343,34 @@ def checked(handoff: Handoff) -> Handoff:
     return handoff
 
 
-def _readable(handoff: Handoff) -> None:
-    """Types, times and text by reading the record back; history and variables are checked when stored."""
-    context = handoff.context
+def _read_back(handoff: Handoff) -> Handoff:
+    """Types, times and text by reading the record back; variables are checked when stored."""
+    context: Any = handoff.context
+    large: dict[str, Any] = {}
     if isinstance(context, Context):
         if context.conversation_history or context.context_variables:
-            slim = msgspec.structs.replace(context, conversation_history=(), context_variables={})
-            handoff = msgspec.structs.replace(handoff, context=slim)
+            history = readable(context.conversation_history, "context.conversation_history")
+            variables: Any = context.context_variables
+            if not isinstance(variables, dict):
+                raise Malformed(f"context.context_variables: {variables!r:.60} is not an object")
+            large = {"conversation_history": history, "context_variables": variables}
+            slim = replace(context, conversation_history=(), context_variables={})
+            handoff = replace(handoff, context=slim)
         if context.completed_work or context.metadata:
             codec.check(context.completed_work, "context.completed_work")
             codec.check(context.metadata, "context.metadata")
-    codec.faithful(handoff, _decode, "handoff")
+    _, again = codec.faithful(handoff, _decode, "handoff")
+    return replace(again, context=replace(again.context, **large)) if large else again
 
 
 def _named(handoff: Handoff) -> None:
     codec.name(handoff.from_agent, "from_agent")
     codec.name(handoff.to_agent, "to_agent")
     names = _names_of(handoff) + _context_names_of(handoff.context)
-    if max(map(len, names)) <= codec.MAX_NAME and "".join(names).isprintable():
+    said = " ".join(names)
+    if max(map(len, names)) <= codec.MAX_NAME and said.isprintable() and not suspicious(said.encode()):
         return
     for owner, fields, where in ((handoff, _NAMES, ""), (handoff.context, _CONTEXT_NAMES, "context.")):
         for field in fields:
             if value := getattr(owner, field):
-                codec.name(value, where + field)
+                identifier(value, where + field)

@@ -12,6 +12,7 @@ import msgspec
 
 from baton.errors import Malformed
 from baton.protocol.codec import MAX_SECONDS, Record, bounded, convert, names, near
+from baton.protocol.fields import whole
 
 Risk = Literal["low", "medium", "high"]
 RISKS: tuple[Risk, ...] = ("low", "medium", "high")
@@ -27,7 +28,7 @@ class Budget(Record, frozen=True, kw_only=True):
     currency: str = "USD"  # of max_cost
 
     def __post_init__(self) -> None:
-        bounded(self.max_tokens, "budget.max_tokens")
+        whole(self.max_tokens, "budget.max_tokens")
         bounded(self.max_cost, "budget.max_cost", 0, MAX_COST)
 
 
@@ -40,9 +41,9 @@ class Autonomy(Record, frozen=True, kw_only=True):
     max_hops: int | None = None  # the last hop of a chain in which it takes part
 
     def __post_init__(self) -> None:
-        bounded(self.max_tokens, "autonomy_budget.max_tokens")
+        whole(self.max_tokens, "autonomy_budget.max_tokens")
         bounded(self.max_cost, "autonomy_budget.max_cost", 0, MAX_COST)
-        bounded(self.max_hops, "autonomy_budget.max_hops")
+        whole(self.max_hops, "autonomy_budget.max_hops")
 
 
 _COUNTS = (
@@ -51,7 +52,7 @@ _COUNTS = (
 
 
 class Limits(Record, frozen=True, kw_only=True):
-    """The limits of one workflow. An explicit limit replaces the default; None is unlimited."""
+    """The limits of one workflow. An explicit limit replaces the default; None is unlimited, but for `ack_seconds`."""
 
     max_handoffs: int | None = 5  # between agents, delegations included; the request that begins it does not count
     max_agents: int | None = None  # how many different ones may take part
@@ -59,9 +60,9 @@ class Limits(Record, frozen=True, kw_only=True):
     max_tokens: int | None = None  # used by all of them together
     max_cost: float | None = None  # money, in the currency of the budget
     max_seconds: float | None = None  # how long the whole may last
-    max_reroutes: int = 3  # how often one handoff may go to somebody else
+    max_reroutes: int | None = 3  # how often one handoff may go to somebody else
     max_escalations: int | None = 3  # how often work may go up, in one chain; the last time to a person
-    max_same_visits: int = 2  # how often the same work may come to the same agent with nothing new
+    max_same_visits: int | None = 2  # how often the same work may come to the same agent with nothing new
     loops: dict[str, int] = {}  # "reviewer->writer": how often this edge may repeat with nothing new
     approve: tuple[str, ...] = ()  # agents whose work a person approves first; "*" is every one
     approve_risk: Risk | None = None  # and work of this risk or higher
@@ -70,18 +71,23 @@ class Limits(Record, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         names(self.approve, "limits.approve")
-        if self.approve_risk not in {None, *RISKS}:
+        if self.approve_risk not in (None, *RISKS):
             raise Malformed(f"limits.approve_risk: {self.approve_risk!r:.60}; {near(str(self.approve_risk), RISKS)}")
         loops: Any = self.loops
         if not isinstance(loops, dict):
             raise Malformed('limits.loops: expected an object, as in {"reviewer->writer": 3}')
         for name in _COUNTS:
-            bounded(getattr(self, name), f"limits.{name}")
+            whole(getattr(self, name), f"limits.{name}")
         bounded(self.max_cost, "limits.max_cost", 0, MAX_COST)
         for name in ("max_seconds", "approval_seconds", "ack_seconds"):
             bounded(getattr(self, name), f"limits.{name}", 0, MAX_SECONDS)
-        for edge, times in self.loops.items():
-            bounded(times, f"limits.loops.{edge}")
+        if self.ack_seconds is None:
+            raise Malformed("limits.ack_seconds: None is no time; write seconds, as many as you like to wait")
+        names(loops, "limits.loops")
+        for edge, times in loops.items():
+            if times is None:
+                raise Malformed(f"limits.loops.{edge}: None is no number; write how often")
+            whole(times, f"limits.loops.{edge}")
 
 
 TIERS: dict[str, Limits] = {
@@ -126,10 +132,10 @@ def as_autonomy(value: Autonomy | float | None) -> Autonomy | None:
     return Autonomy(max_tokens=as_tokens(value, "autonomy_budget"))
 
 
-def as_tokens(value: float, field: str) -> int:
+def as_tokens(value: float | None, field: str) -> int:
     """Accept a whole number of tokens."""
     bounded(value, field)
-    if value != int(value):
+    if value is None or value != int(value):
         raise Malformed(f"{field}: {value} is not a whole number of tokens; write max_cost for money")
     return int(value)
 

@@ -15,6 +15,7 @@ import msgspec
 from baton.errors import Malformed
 from baton.protocol import codec
 from baton.protocol.context import Context
+from baton.protocol.fields import moment, record
 from baton.protocol.handoff import OnTimeout, Rationale, Requirement, ReturnProtocol, Validation, as_priority
 from baton.protocol.limits import Autonomy, Budget, Limits, Risk, as_autonomy, as_budget
 from baton.protocol.profile import as_capabilities
@@ -115,7 +116,7 @@ class SettingOptions(TypedDict, total=False):
 
     lease: float  # seconds until the claim of a silent worker on another host may be taken over; 60
     backoff: float  # seconds before the first retry, doubled for each further one; 2
-    routes: Mapping[str, Sequence[str]]  # who else may do the work of whom, or work that needs a capability
+    routes: Mapping[str, Sequence[str]]  # for each capability, who does work that needs it, the first choice first
     delegation_timeout: Duration  # how long a delegation may take that names no time-out; 600 seconds
     sequence: Mapping[str, str]  # who comes next when an agent is done
     escalation: Sequence[str]  # the ladder: who decides what others cannot, lowest first; in the end a person
@@ -157,6 +158,19 @@ def as_profile(given: Mapping[str, Any]) -> dict[str, Any]:
     return fields
 
 
+def as_settings(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings of a relay as they are kept."""
+    settings = dict(given)
+    for name in ("lease", "backoff", "delegation_timeout"):
+        if name in settings:
+            settings[name] = codec.seconds(settings[name], name)
+    for name in ("routes", "sequence", "reducers"):
+        if not isinstance(settings.get(name, {}), Mapping):
+            raise Malformed(f"{name}: {settings[name]!r:.60} is not an object; write {{name: …}}")
+    codec.names(settings.get("roots", ()), "roots")
+    return settings
+
+
 def as_variables(given: Any, field: str) -> dict[str, Any]:
     """Shared variables as they are given."""
     if not isinstance(given or {}, Mapping):
@@ -171,11 +185,15 @@ def as_fields(given: Mapping[str, Any]) -> dict[str, Any]:
         fields["priority"] = as_priority(fields["priority"])
     if "budget" in fields:
         fields["budget"] = as_budget(fields["budget"])
+    if fields.get("deadline") is not None:
+        moment(fields["deadline"], "deadline")
     if "capabilities" in fields:
         wanted = tuple(
             Requirement(capability_id=name) for name in codec.names(fields.pop("capabilities"), "capabilities")
         )
-        fields["validation"] = replace(fields.get("validation", Validation()), required_capabilities=wanted)
+        fields["validation"] = replace(
+            record(fields.get("validation", Validation()), Validation, "validation"), required_capabilities=wanted
+        )
     _into(fields, "audit", Rationale(), {"risk": "risk_level", "rationale": "decision_rationale"})
     answer = {"timeout": "timeout", "on_timeout": "on_timeout", "on_failure": "on_failure"}
     if "timeout" in fields:
@@ -189,8 +207,8 @@ def as_fields(given: Mapping[str, Any]) -> dict[str, Any]:
     return fields
 
 
-def _into(fields: dict[str, Any], record: str, plain: msgspec.Struct, names: Mapping[str, str]) -> None:
+def _into(fields: dict[str, Any], field: str, plain: msgspec.Struct, names: Mapping[str, str]) -> None:
     """Move single options into the record that they are a part of."""
     said = {names[name]: fields.pop(name) for name in names.keys() & fields.keys()}
     if said:
-        fields[record] = replace(fields.get(record, plain), **said)
+        fields[field] = replace(record(fields.get(field, plain), type(plain), field), **said)

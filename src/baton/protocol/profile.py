@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 
+from baton.errors import Malformed
 from baton.protocol import codec
 from baton.protocol.limits import Autonomy
 
@@ -27,7 +29,10 @@ class Profile(codec.Record, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         codec.name(self.agent_id, "agent_id")
-        for name, proficiency in self.capabilities.items():
+        capabilities: Any = self.capabilities
+        if not isinstance(capabilities, Mapping):
+            raise Malformed(f"capabilities: {capabilities!r:.60} is not an object; write {{name: proficiency}}")
+        for name, proficiency in capabilities.items():
             codec.name(name, "capabilities")
             codec.bounded(proficiency, f"capabilities.{name}", 0, 1)
         codec.names(self.writes, "writes")

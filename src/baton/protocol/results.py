@@ -11,6 +11,7 @@ from baton.errors import Malformed
 from baton.protocol import codec
 from baton.protocol.artifacts import Artifact
 from baton.protocol.context import Message
+from baton.protocol.fields import record, several, truth, whole
 from baton.protocol.limits import MAX_COST
 
 Status = Literal["success", "partial", "failed", "timeout"]
@@ -29,6 +30,13 @@ class Updates(codec.Record, frozen=True, kw_only=True):
     variables_changed: dict[str, Any] = {}
     artifacts_produced: tuple[Artifact, ...] = ()
 
+    def __post_init__(self) -> None:
+        changed: Any = self.variables_changed
+        if not isinstance(changed, dict):
+            raise Malformed(f"update: {changed!r:.60} is not an object; write {{name: value}}")
+        if self.artifacts_produced != ():
+            several(self.artifacts_produced, Artifact, "artifacts")
+
 
 class Account(codec.Record, frozen=True, kw_only=True):
     """What the work took."""
@@ -39,8 +47,10 @@ class Account(codec.Record, frozen=True, kw_only=True):
     notes: str = ""
 
     def __post_init__(self) -> None:
-        codec.bounded(self.tokens_consumed, "audit.tokens_consumed")
-        codec.bounded(self.cost, "audit.cost", 0, MAX_COST)
+        if self.tokens_consumed != 0:
+            whole(self.tokens_consumed, "audit.tokens_consumed")
+        if self.cost != 0:
+            codec.bounded(self.cost, "audit.cost", 0, MAX_COST)
 
 
 class Return(codec.Record, frozen=True, kw_only=True):
@@ -90,6 +100,7 @@ class Send(msgspec.Struct, frozen=True):
         if not isinstance(self.update, Mapping):
             raise Malformed(f"Send.update: {self.update!r:.60} is not an object; write {{name: value}}")
         codec.text(self.task or self.update.get("task", ""), "Send.task")
+        truth(self.returns, "Send.returns")
 
 
 class Command(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -110,8 +121,23 @@ class Command(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     needs: tuple[str, ...] = ()  # instead of goto: what the next one must be able to do
 
     def __post_init__(self) -> None:
-        if type(self.goto) is not str or type(self.update) is not dict or self.needs:
-            _instruction(self)
+        goto, task, reason = self.goto, self.task, self.reason
+        # Almost every command is this plain; the others are looked at field by field.
+        if (
+            type(goto) is type(task) is type(reason) is str
+            and type(self.update) is dict
+            and goto.isprintable()
+            and task.isascii()
+            and reason.isascii()
+            and len(goto) <= codec.MAX_NAME
+            and len(task) + len(reason) <= codec.MAX_TEXT
+            and self.tokens == 0
+            and self.artifacts == ()
+            and self.needs == ()
+            and self.graph is None
+        ):
+            return
+        _instruction(self)
 
 
 class Reject(msgspec.Struct, frozen=True):
@@ -131,6 +157,8 @@ class Defer(msgspec.Struct, frozen=True):
 
     def __post_init__(self) -> None:
         _because(self.reason, "defer")
+        if self.seconds is None:
+            raise Malformed("defer.seconds: None is no time; write seconds")
         codec.bounded(self.seconds, "defer.seconds", 0, codec.MAX_SECONDS)
 
 
@@ -164,9 +192,19 @@ def _instruction(command: Command) -> None:
         raise Malformed(f"Command.goto: {said!r:.60} is not the name of an agent; write its name as text")
     if isinstance(goto, list) and not goto:
         raise Malformed("Command.goto: an empty list; name at least one agent, or return an answer")
+    if isinstance(goto, str) and goto:
+        codec.name(goto, "Command.goto")
+    codec.text(command.task, "Command.task")
+    codec.text(command.reason, "Command.reason")
     if not isinstance(command.update, Mapping):
         raise Malformed(f"Command.update: {command.update!r:.60} is not an object; write update={{name: value}}")
     codec.names(command.needs, "Command.needs")
+    several(command.artifacts, Artifact, "Command.artifacts")
+    if command.tokens is None:
+        raise Malformed("Command.tokens: None is no number; leave it out")
+    whole(command.tokens, "Command.tokens")
+    if command.graph is not None:
+        codec.text(command.graph, "Command.graph")
 
 
 def _because(reason: str, what: str) -> None:
@@ -191,6 +229,9 @@ Outcome = Return | Command | Reject | Defer | Escalate
 def as_return(value: Any) -> Return:
     """Wrap what an agent's function gave back."""
     if isinstance(value, Return):
+        record(value.result, Result, "return.result")
+        record(value.context_updates, Updates, "return.context_updates")
+        record(value.audit, Account, "return.audit")
         return value
     if isinstance(value, str) or value is None:
         return Return(result=Result(body=value))
@@ -221,7 +262,9 @@ def answer(
     return msgspec.structs.replace(
         as_return(body),
         status=status,
-        context_updates=Updates(variables_changed=update or {}, artifacts_produced=tuple(artifacts)),
+        context_updates=Updates(
+            variables_changed=update or {}, artifacts_produced=several(artifacts, Artifact, "artifacts")
+        ),
         audit=Account(tokens_consumed=tokens, cost=cost),
     )
 
@@ -235,13 +278,13 @@ _decode = msgspec.json.Decoder(Return).decode
 
 
 def checked(answer: Return) -> Return:
-    """Refuse a return that could not be read back from a store."""
+    """A return as it is read back from a store; one that could not be is refused."""
+    answer = as_return(answer)
     codec.check(answer.result.body, "result.body")
     codec.check(answer.context_updates.variables_changed, "context_updates.variables_changed")
-    codec.bounded(answer.duration_ms, "duration_ms")
-    codec.bounded(answer.iterations, "iterations")
-    codec.faithful(answer, _decode, "return")
-    return answer
+    whole(answer.duration_ms, "duration_ms")
+    whole(answer.iterations, "iterations")
+    return codec.faithful(answer, _decode, "return")[1]
 
 
 def read_return(data: bytes | str) -> Return:

@@ -10,6 +10,7 @@ import msgspec
 
 from baton.errors import AuditBroken
 from baton.protocol.audit import AuditRecord, read_record
+from baton.protocol.codec import name, text
 from baton.stores import seal
 from baton.stores.place import Place, Stood
 
@@ -48,6 +49,8 @@ class AuditTrail:
 
     def accept(self, *, by: str, reason: str = "") -> list[str]:
         """Say that this is the log from now on; which others it replaces. They stay noted, and so does who said it."""
+        name(by, "by")
+        text(reason, "reason")
         others = self.replaced
         if self._place and others:
             said = Stood(log=self._store.id, time=self._store.now(), by=by, reason=reason, instead_of=tuple(others))
