@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Mapping
 from concurrent import futures
 from contextlib import suppress
 from os import PathLike
@@ -48,7 +47,7 @@ from baton.stores.holder import identity
 from baton.stores.trail import AuditTrail
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Sequence
+    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
     from pathlib import Path
     from types import TracebackType
 

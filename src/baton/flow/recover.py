@@ -6,11 +6,13 @@ Doubt is not death: a claim is taken back only when its lease is over or its pro
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import logging
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from baton.errors import IllegalTransition
+from baton.errors import IllegalTransition, StoreError, safe
 from baton.flow import escalate, health
 from baton.flow.others import Others, others, trail
 from baton.guards import breaker
@@ -23,11 +25,17 @@ from baton.protocol.results import failed
 from baton.routing.ladder import Next
 from baton.stores import holder
 from baton.stores.base import Step
+from baton.stores.rows import unreadable
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from baton.flow.crew import Crew
     from baton.protocol.handoff import Handoff
     from baton.stores.base import Store
+
+T = TypeVar("T")
+logger = logging.getLogger("baton")
 
 GRACE_SHARE = 0.1
 GRACE_LEAST = 30.0
@@ -53,7 +61,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     rests: bool = False  # whether a breaker rejected it that is still open
     rested: bool = False  # or one that lets a probe through again
     repeatable: bool = True  # whether the receiver's work may be done twice
-    max_reroutes: int = 3
+    max_reroutes: int | None = 3
     ack: int = 30_000_000
     backoff: float = 2.0
 
@@ -144,7 +152,7 @@ def _offered(handoff: Handoff, facts: Facts) -> Step | None:
     silence = f"{handoff.to_agent} did not acknowledge in {facts.ack / 1e6:g} s"
     if handoff.priority == "critical" and not _rises(handoff, facts.way):
         return _critical(handoff, f"{silence}{facts.away and f' ({facts.away})'}")
-    if _rises(handoff, facts.way) or (facts.others.able and handoff.reroutes < facts.max_reroutes):
+    if _rises(handoff, facts.way) or (facts.others.able and _reroutes_left(handoff, facts)):
         return _step(handoff, Event.MISS, reason=silence)
     return None
 
@@ -156,6 +164,10 @@ def _critical(handoff: Handoff, why: str) -> Step:
 
 def _expired(handoff: Handoff, facts: Facts) -> bool:
     return handoff.deadline is not None and facts.now >= to_microseconds(handoff.deadline)
+
+
+def _reroutes_left(handoff: Handoff, facts: Facts) -> bool:
+    return facts.max_reroutes is None or handoff.reroutes < facts.max_reroutes
 
 
 def _last_moment(handoff: Handoff) -> float:
@@ -176,7 +188,7 @@ def _rejected(handoff: Handoff, facts: Facts) -> Step | None:
         return _step(handoff, Event.PARK, reason=f"{refused}; {why}; a person has to decide")
     if facts.by_health and handoff.priority == "critical":
         return _critical(handoff, refused)
-    left = handoff.reroutes < facts.max_reroutes
+    left = _reroutes_left(handoff, facts)
     if facts.others.able and left:
         return _rerouted(handoff, facts, facts.others.able[0], refused)
     if facts.rests:
@@ -207,20 +219,51 @@ def _rerouted(handoff: Handoff, facts: Facts, to_agent: str, why: str) -> Step:
 
 def sweep(crew: Crew) -> list[Step]:
     """Move everything that is due, and take back what dead owners of this host held."""
-    store = crew.store
-    done = []
-    for step in [*_orphans(crew), *_due(crew)]:
-        try:
-            moved = store.advance(step, crew.judge_offer)
-        except IllegalTransition:
-            continue  # somebody else moved it first
-        if step.event in {Event.MISS, Event.PARK} and step.seen is not None and step.seen.state is State.OFFERED:
-            health.unanswered(crew, moved.handoff.to_agent, step.reason)
-        done.append(step)
-        crew.tell(AUDIT_NAME[step.event], moved.handoff)
+    steps = [*_orphans(crew), *_due(crew)]
+    done = [step for step in steps if _each(crew, step.id, partial(_taken, crew, step))]
     if done:
         crew.hub.notify()
     return done
+
+
+def _taken(crew: Crew, step: Step) -> bool:
+    """Take a step, unless somebody else moved the handoff first."""
+    try:
+        moved = crew.store.advance(step, crew.judge_offer)
+    except IllegalTransition:
+        return False
+    if step.event in {Event.MISS, Event.PARK} and step.seen is not None and step.seen.state is State.OFFERED:
+        health.unanswered(crew, moved.handoff.to_agent, step.reason)
+    crew.tell(AUDIT_NAME[step.event], moved.handoff)
+    _tell_unreadable(crew, moved.handoff)  # the step resolved what was said before
+    return True
+
+
+def _each(crew: Crew, handoff_id: str, look: Callable[[], T]) -> T | None:
+    """Look after one handoff; one that cannot be looked after is told to a person, and stops none of the others."""
+    try:
+        return look()
+    except StoreError:
+        raise  # that is not about this one
+    except Exception as error:  # noqa: BLE001 - whatever stands in one row is no reason to forget the others
+        _ill(crew, handoff_id, f"{type(error).__name__}: {error}")
+        if (handoff := crew.store.get(handoff_id)) is not None:
+            crew.store.postpone(handoff, crew.store.now() + int(ATTENTION * 1e6))
+        return None
+
+
+def _tell_unreadable(crew: Crew, handoff: Handoff) -> None:
+    if not handoff.ended and (why := unreadable(handoff)):
+        _ill(crew, handoff.id, why)
+
+
+def _ill(crew: Crew, handoff_id: str, why: str) -> None:
+    """Tell a person, once, about a handoff that does not go on by itself."""
+    cure = f"`baton handoff cancel {handoff_id[:8]}` ends it, then send it again; or restore the store from a backup"
+    text = f"handoff {handoff_id} does not go on by itself: {why}; {cure}"
+    if all(alert.text != text for alert in crew.store.alerts()):
+        crew.store.raise_alert(handoff_id, text)
+        logger.error("%s", safe(text))
 
 
 def _orphans(crew: Crew) -> list[Step]:
@@ -231,21 +274,31 @@ def _orphans(crew: Crew) -> list[Step]:
             continue
         if name not in lives:
             lives[name] = holder.life(name)
-        if lives[name] == "dead" and (handoff := crew.store.get(handoff_id)) is not None and handoff.holder == name:
-            steps.append(reclaim(handoff, _facts(crew, handoff), f"{holder.readable(name)} died"))
-    return steps
+        if lives[name] == "dead":
+            steps.append(_each(crew, handoff_id, partial(_orphan, crew, handoff_id, name)))
+    return [step for step in steps if step is not None]
+
+
+def _orphan(crew: Crew, handoff_id: str, name: str) -> Step | None:
+    handoff = crew.store.get(handoff_id)
+    if handoff is None or handoff.holder != name:
+        return None
+    return reclaim(handoff, _facts(crew, handoff), f"{holder.readable(name)} died")
 
 
 def _due(crew: Crew) -> list[Step]:
-    steps = []
-    for handoff in crew.store.due():
-        facts = _facts(crew, handoff)
-        step = due_step(handoff, facts)
-        if step is not None:
-            steps.append(step)
-        else:
-            _look_later(crew.store, handoff, facts)
-    return steps
+    found = [_each(crew, handoff.id, partial(_look, crew, handoff)) for handoff in crew.store.due()]
+    return [step for step in found if step is not None]
+
+
+def _look(crew: Crew, handoff: Handoff) -> Step | None:
+    """What follows for a handoff that is due; where nothing does, it is looked at again later."""
+    facts = _facts(crew, handoff)
+    step = due_step(handoff, facts)
+    if step is None:
+        _look_later(crew.store, handoff, facts)
+        _tell_unreadable(crew, handoff)
+    return step
 
 
 def _look_later(store: Store, handoff: Handoff, facts: Facts) -> None:
@@ -314,7 +367,7 @@ def _facts(crew: Crew, handoff: Handoff) -> Facts:
         refusal=last.reason if last is not None else "",
         by_health=last is not None and (last.event_type == MISSED or last.detail.get("limit") == "available"),
         repeatable=receiver is None or receiver.profile.idempotent,
-        max_reroutes=limits.max_reroutes or 0,
+        max_reroutes=limits.max_reroutes,
         ack=ack,
         backoff=crew.settings.backoff,
     )

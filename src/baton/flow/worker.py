@@ -18,7 +18,7 @@ from baton.stores import holder
 from baton.stores.base import Grant, Offer
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
 
     from baton.flow.crew import Crew
     from baton.protocol.handoff import Handoff
@@ -199,19 +199,27 @@ class Minder:
         loop = asyncio.get_running_loop()
         renewed = loop.time()
         while True:
-            try:
-                if loop.time() - renewed >= crew.settings.lease / 3:
-                    execute.renew(crew)
-                    renewed = loop.time()
-                recover.sweep(crew)
-                execute.drop_lost(crew)
-                self.checks.look(crew)
-                if crew.store.on_disk:
-                    crew.seal()
-            except Exception:
-                # A disk that is full for a moment must not end the renewals.
-                logger.exception("looking after %s failed; trying again", crew.store.url)
+            late = loop.time() - renewed >= crew.settings.lease / 3
+            if late:
+                renewed = loop.time()
+            _look_after(
+                crew, execute.renew if late else None, recover.sweep, execute.drop_lost, self.checks.look, _seal
+            )
             await asyncio.sleep(every)
+
+
+def _seal(crew: Crew) -> None:
+    if crew.store.on_disk:
+        crew.seal()
+
+
+def _look_after(crew: Crew, *duties: Callable[[Crew], object] | None) -> None:
+    """Each duty by itself: what one cannot do, or a disk that is full for a moment, must not end the others."""
+    for duty in filter(None, duties):
+        try:
+            duty(crew)
+        except Exception:
+            logger.exception("looking after %s failed; trying again", crew.store.url)
 
 
 @asynccontextmanager
@@ -249,6 +257,7 @@ async def serve(crew: Crew, stop: asyncio.Event, *, slots: int = 4) -> int:
     """Take whatever is offered to the agents of this process, until told to stop; how much was done."""
     names = tuple(sorted(crew.agents))
     crew.check_approve(crew.settings.limits)
+    crew.check_routes()
     busy: set[asyncio.Task[object]] = set()
     loop = asyncio.get_running_loop()
     done, seen = 0, float("-inf")

@@ -13,7 +13,7 @@ from baton.protocol.codec import to_microseconds, to_time
 from baton.protocol.secrets import redact
 from baton.stores.base import AgentRow, Alert, Entry, Kind, Segment, Setting, Workflow
 from baton.stores.base import Row as AuditRow
-from baton.stores.rows import AUDITED, FOUND, Row, read_profile, read_return, replace, wanted, written
+from baton.stores.rows import AUDITED, FOUND, Row, read_profile, read_return, registered, replace, wanted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -184,7 +184,7 @@ class MemoryReads:
 
     def register(self, profile: Profile) -> None:
         """Put an agent into the registry, or replace its profile."""
-        own = read_profile(written(profile))
+        own = read_profile(registered(profile))
         if own is not None:
             before = self._agents.get(profile.agent_id)
             health = Health(seen_at=self.now(), served=before is not None and before.health.served)

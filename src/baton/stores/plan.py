@@ -14,7 +14,7 @@ import msgspec
 
 from baton.errors import Fenced, IllegalTransition, Malformed
 from baton.guards import breaker
-from baton.guards.base import ALLOW
+from baton.guards.base import ALLOW, Verdict
 from baton.lifecycle import AUDIT_NAME, ENDED, Event, State, after, legal
 from baton.protocol.audit import FENCED, INITIATED, LATE
 from baton.protocol.codec import EPOCH, canonical_record, digest, iso, to_time
@@ -25,13 +25,13 @@ from baton.stores import groups, money
 from baton.stores.base import Claim, Grant, Moved, Offer, Step
 from baton.stores.change import Audited, Change, Made, Sums
 from baton.stores.due import first_due, moment, timeout_at
-from baton.stores.rows import Note, Row, record, replace, stored, written
+from baton.stores.rows import Note, Row, record, replace, stored, unreadable, written
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from datetime import datetime
 
-    from baton.guards.base import Breaker, Facts, Verdict
+    from baton.guards.base import Breaker, Facts
     from baton.protocol.limits import Limits
     from baton.protocol.results import Return
     from baton.stores.base import Decide, Workflow
@@ -155,6 +155,8 @@ class Plan(Change, gc=False):
         handoff = row.handoff
         if handoff.state is not State.OFFERED:
             return Grant(handoff=handoff)
+        if why := unreadable(handoff):
+            return Grant(handoff=handoff, verdict=Verdict("refuse", f"its record {why}; send it again", "Malformed"))
         facts, limits = self.rows.facts(handoff, self.now)
         facts = money.without_own(facts, row)
         verdict = decide(handoff, facts, limits)

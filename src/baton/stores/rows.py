@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from datetime import datetime, timedelta
 from functools import lru_cache
 from operator import attrgetter
@@ -9,14 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from baton.errors import Malformed
+from baton.errors import BatonError, Malformed
 from baton.lifecycle import State
 from baton.protocol.audit import AuditRecord, Snapshot, write_record
-from baton.protocol.codec import canonical_record, to_time
+from baton.protocol.codec import canonical_record, faithful, to_time
+from baton.protocol.fields import identifier
 from baton.protocol.handoff import Handoff
 from baton.protocol.limits import Limits
 from baton.protocol.profile import Profile
-from baton.protocol.results import Return
+from baton.protocol.results import Return, failed
 from baton.protocol.secrets import redact_bytes
 
 if TYPE_CHECKING:
@@ -30,23 +32,95 @@ MILLISECOND = timedelta(milliseconds=1)
 
 replace = msgspec.structs.replace
 read_spec = msgspec.json.Decoder(Handoff).decode
+UNREADABLE = "cannot be read: "  # so begins the warning of a handoff of which this is not all
+_OF_SPEC = {field.encode_name: field.type for field in msgspec.structs.fields(Handoff)}
+_OF_LIMITS = {field.encode_name: field.type for field in msgspec.structs.fields(Limits)}
+ILL = (msgspec.MsgspecError, BatonError, ValueError)  # what reading a row that somebody else wrote may raise
+logger = logging.getLogger("baton")
 read_agents = msgspec.json.Decoder(tuple[str, ...]).decode
 _STATES = {state.value: state for state in State}
 _read_limits = msgspec.json.Decoder(Limits).decode
 _read_profile = msgspec.json.Decoder(Profile).decode
-read_return = msgspec.json.Decoder(Return).decode
+_read_return = msgspec.json.Decoder(Return).decode
+
+
+def legible(data: bytes, handoff_id: str) -> Handoff:
+    """What never changes of a handoff; of one that somebody spoiled, what can be read, and a warning that says so."""
+    try:
+        return read_spec(data)
+    except ILL as error:
+        kept, lost = _salvaged(data, _OF_SPEC)
+        for name in ("from_agent", "to_agent"):
+            kept.setdefault(name, "?")
+        why = f"{UNREADABLE}{', '.join(lost) or 'any of it'} ({error})"
+        return Handoff(**{**kept, "id": handoff_id, "warnings": (*kept.get("warnings", ()), why)})
+
+
+def unreadable(handoff: Handoff) -> str:
+    """What cannot be read of a handoff that came from a store; empty where all can."""
+    return next((one for one in handoff.warnings if one.startswith(UNREADABLE)), "") if handoff.warnings else ""
+
+
+def _salvaged(data: bytes, fields: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """The fields of a stored record that can be read, and the names of those that cannot."""
+    kept: dict[str, Any] = {}
+    lost: list[str] = []
+    try:
+        raw = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
+    except ILL:
+        return kept, lost
+    for name, value in raw.items():
+        try:
+            kept[name] = msgspec.json.decode(value, type=fields[name])
+        except (*ILL, KeyError):
+            lost.append(name)
+    return {name: value for name, value in kept.items() if name in fields}, lost
+
+
+def read_return(data: bytes) -> Return:
+    """An answer as stored; one that cannot be read is a failure."""
+    try:
+        return _read_return(data)
+    except ILL as error:
+        return failed(f"Malformed: the stored answer {UNREADABLE}{error}; ask for the work again", retryable=False)
 
 
 @lru_cache(maxsize=1024)
 def read_limits(data: bytes) -> Limits:
-    """Limits as stored; the same bytes are read once."""
-    return _read_limits(data)
+    """Limits as stored; the same bytes are read once. What cannot be read of them allows nothing."""
+    try:
+        return _read_limits(data)
+    except ILL as error:
+        kept, lost = _salvaged(data, _OF_LIMITS)
+        closed: dict[str, Any] = {name: 0 for name in lost if name.startswith("max_")}
+        if not kept or {"approve", "approve_risk"} & set(lost):
+            closed["approve"] = ("*",)
+        logger.warning("limits of a workflow: %s cannot be read (%s), and allow nothing", ", ".join(lost), error)
+        try:
+            return Limits(**{**kept, **closed})
+        except BatonError:
+            return Limits(max_handoffs=0, max_tokens=0, max_cost=0, approve=("*",))
 
 
 @lru_cache(maxsize=4096)
 def read_profile(data: bytes | None) -> Profile | None:
     """A profile as stored; the same bytes are read once."""
-    return None if data is None else _read_profile(data)
+    if data is None:
+        return None
+    try:
+        return _read_profile(data)
+    except ILL as error:
+        agent_id = _salvaged(data, {"agent_id": str})[0].get("agent_id")
+        if not agent_id:
+            raise Malformed(f"agent: a profile {UNREADABLE}{error}; restore the store from a backup") from None
+        why = f"its profile {UNREADABLE}{error}; register {agent_id} again"
+        return Profile(agent_id=agent_id, description=why, accepts_handoffs=False, allowed_targets=())
+
+
+def registered(profile: Profile) -> bytes:
+    """A profile as a store keeps it."""
+    identifier(profile.agent_id, "agent_id")
+    return redact_bytes(faithful(profile, _read_profile, "profile")[0])
 
 
 def stands(spec: Handoff, row: Any) -> Handoff:
@@ -67,8 +141,8 @@ def stands(spec: Handoff, row: Any) -> Handoff:
 
 
 def read_handoff(row: Any) -> Handoff:
-    """A handoff from its spec and the columns that `stands` takes."""
-    return stands(read_spec(row[0]), row[1:10])
+    """A handoff from its spec, the columns that `stands` takes, and its id."""
+    return stands(legible(row[0], row[10]), row[1:10])
 
 
 class Row(msgspec.Struct, frozen=True, gc=False):

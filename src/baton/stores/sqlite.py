@@ -14,7 +14,7 @@ from baton.protocol.codec import canonical_record
 from baton.protocol.handoff import rank
 from baton.protocol.locks import Lock
 from baton.stores.connection import statements
-from baton.stores.rows import Row, read_agents, read_limits, read_profile, read_return, read_spec, stands
+from baton.stores.rows import Row, legible, read_agents, read_limits, read_profile, read_return, stands
 from baton.stores.sqlite_prune import Pruning
 from baton.stores.steps import Steps
 
@@ -53,7 +53,7 @@ class SqliteStore(Pruning, Steps):
             raise NotFound(f"handoff {handoff_id}: not in this store; `baton handoff list` shows what is")
         spec = self._specs.get(handoff_id)
         if spec is None:
-            spec = read_spec(self._db.row(SQL["spec"], (handoff_id,))[0])
+            spec = legible(self._db.row(SQL["spec"], (handoff_id,))[0], handoff_id)
             self._keep_spec(spec)
         return Row(stands(spec, row[:9]), row[9], row[5], *row[10:])
 

@@ -22,8 +22,8 @@ from baton.stores.rows import (
     read_limits,
     read_profile,
     read_return,
+    registered,
     wanted,
-    written,
 )
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 SQL = statements("sqlite.sql")
-_COLUMNS = "spec, state, attempt, epoch, reroutes, holder, due_at, answer_id, to_agent, approved_by"
+_COLUMNS = "spec, state, attempt, epoch, reroutes, holder, due_at, answer_id, to_agent, approved_by, id"
 # Whatever type somebody gave a value in the file, reading its bytes does not fail.
 _ENTRY = "seq, CAST(handoff_id AS BLOB), CAST(record AS BLOB), CAST(digest AS BLOB)"
 # For `verify`, a value of another type than the one that was written is empty and so a wrong one.
@@ -165,7 +165,7 @@ class Reads:
     def register(self, profile: Profile) -> None:
         """Put an agent into the registry, or replace its profile."""
         with self._db:
-            self._db.execute(SQL["put_agent"], (profile.agent_id, written(profile), self.now()))
+            self._db.execute(SQL["put_agent"], (profile.agent_id, registered(profile), self.now()))
 
     def seen(self, agents: Sequence[str]) -> None:
         """Note that a worker for these agents is there."""
