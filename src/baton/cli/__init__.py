@@ -9,6 +9,11 @@ import sys
 def main(argv: list[str] | None = None) -> int:
     """Run one verb; the exit code says how it ended."""
     words = list(sys.argv[1:] if argv is None else argv)
+    if sys.stderr is None:  # closed: what is meant for it must not get among the output
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115 - until the process ends
+    if sys.stdout is None:
+        print("error: standard output is closed; send it to a file, or to /dev/null", file=sys.stderr)
+        return 2
     try:
         code = _dispatch(words)
         sys.stdout.flush()

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any
 
 from msgspec.structs import replace
 
 from baton import config
+from baton.cli import given
 from baton.cli.call import Call, argument, counting, seconds, verb
 from baton.cli.records import lasting
 from baton.cli.screen import Columns
@@ -65,8 +64,7 @@ def agents_register(call: Call) -> int:
 def _from_file(path: str) -> list[Profile]:
     if path.endswith(".toml"):
         return [one.profile for one in read_registry(config.read_file(path), path).agents.values()]
-    text = sys.stdin.read() if path == "-" else Path(path).read_text(encoding="utf-8")
-    value = codec.read_json(text, "profiles")
+    value = codec.read_json(given.data(path, "--file"), "profiles")
     if isinstance(value, dict) and isinstance(value.get("agents"), list):
         value = value["agents"]
     listed = value if isinstance(value, list) else [value]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 from baton import config, errors
+from baton.cli import given
 from baton.cli.call import Call, argument, counting, seconds, verb
 from baton.cli.records import AN_ID, clock_time, find, moved, next_step, over, record, route, variable
 from baton.errors import BatonError, Conflict, Malformed, NotFound, Refused
@@ -156,9 +156,9 @@ def _body(text: str | None, body: str | None) -> Result:
     if text is not None and body is not None:
         raise Malformed("--text and --json-body: give one of them")
     if body is not None:
-        value: Any = codec.read_json(sys.stdin.read() if body == "-" else body, "--json-body")
+        value: Any = codec.read_json(given.text(body, "--json-body"), "--json-body")
         return Result(content_type="json", body=value)
-    return Result(body=sys.stdin.read() if text == "-" else text)
+    return Result(body=None if text is None else given.text(text, "--text"))
 
 
 @verb(HANDOFF, WHY, EPOCH, examples=('baton handoff reject 3fa2c81b --reason "orders are not my field"',))

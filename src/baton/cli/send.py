@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 import time
-from hashlib import sha256
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from baton import clock, errors
+from baton.cli import given
 from baton.cli.call import Call, argument, counting, seconds, verb
 from baton.cli.records import moved, next_step, record, variable
 from baton.errors import Malformed, TimedOut, Unfinished, UnknownAgent
@@ -104,13 +103,12 @@ def handoff_send(call: Call) -> int:
 def _request(call: Call) -> Handoff:
     args = call.args
     if args.file:
-        data = sys.stdin.buffer.read() if args.file == "-" else Path(args.file).read_bytes()
-        base = read_handoff(data)
+        base = read_handoff(given.data(args.file, "--file"))
     elif not args.to or args.task is None:
         raise Malformed("baton handoff send: --to and --task are needed (or --file); --help shows an example")
     else:
         base = Handoff(from_agent=USER, to_agent=args.to)
-    given: dict[str, Any] = {
+    said: dict[str, Any] = {
         "from_agent": args.sender,
         "to_agent": args.to,
         "task": _task(args.task),
@@ -119,12 +117,12 @@ def _request(call: Call) -> Handoff:
         "conversation_id": args.conversation,
         "priority": args.priority and as_priority(args.priority),
     }
-    request = replace(base, **{name: value for name, value in given.items() if value is not None})
+    request = replace(base, **{name: value for name, value in said.items() if value is not None})
     return _conditions(call, _context(call, request))
 
 
-def _task(given: str | None) -> str | None:
-    task = sys.stdin.read() if given == "-" else given
+def _task(said: str | None) -> str | None:
+    task = None if said is None else given.text(said, "--task")
     if task is not None and not task.strip():
         raise Malformed("--task: nothing stands there; say what has to be done")
     return task
@@ -134,12 +132,12 @@ def _conditions(call: Call, request: Handoff) -> Handoff:
     args = call.args
     if args.timeout or args.on_timeout or args.on_failure:
         protocol: ReturnProtocol = request.return_protocol
-        given = {
+        wished = {
             "timeout": args.timeout and seconds(args.timeout, "--timeout"),
             "on_timeout": args.on_timeout,
             "on_failure": args.on_failure,
         }
-        terms = {name: value for name, value in given.items() if value}
+        terms = {name: value for name, value in wished.items() if value}
         request = replace(request, return_protocol=replace(protocol, expected=True, **terms))
     if args.require:
         wanted = tuple(map(_requirement, args.require))
@@ -182,8 +180,7 @@ def _artifact(path: str, by: str) -> Artifact:
     file = Path(clean)
     if not file.exists():
         raise Malformed(f"--artifact {path}: there is no such file; name one that is there, by its path from here")
-    digest = sha256(file.read_bytes()).hexdigest() if file.is_file() else ""
-    return Artifact(id=file.name, path=clean, created_by=by, digest=digest)
+    return Artifact(id=file.name, path=clean, created_by=by, digest=given.digest(file))
 
 
 def _answer(relay: Relay, made: Handoff, patience: float) -> Return:

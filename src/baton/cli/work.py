@@ -6,7 +6,6 @@ import asyncio
 import logging
 import shlex
 import signal
-import sys
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from baton import clock
+from baton.cli import given
 from baton.cli.app import APP, TELEMETRY, application
 from baton.cli.call import Call, argument, counting, seconds, verb
 from baton.cli.records import AN_ID, counted, full_id, lasting, placed, record, route
@@ -210,8 +210,7 @@ async def _run(call: Call, relay: Relay) -> Result:
                 return await relay.resume(full_id(relay, args.resume, "workflow"), timeout=patience)
             said = {"conversation_id": args.conversation, "on_failure": args.on_failure}
             options: Any = {name: value for name, value in said.items() if value}
-            task = sys.stdin.read() if args.task == "-" else args.task
-            return await relay.run(args.agent, task, timeout=patience, **options)
+            return await relay.run(args.agent, given.text(args.task, "TASK"), timeout=patience, **options)
         except BatonError as error:
             relay.let_go()
             stands: Result | None = getattr(error, "result", None)
