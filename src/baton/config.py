@@ -35,10 +35,10 @@ def read_file(path: str | Path) -> bytes:
                 data = file.read(MAX_FILE + 1)
         finally:
             os.close(number)
-    except ValueError:
+    except (ValueError, TypeError):
         raise Malformed(f"{str(path)!r:.60}: not a path; name a file") from None
     except OSError as error:
-        raise NotFound(f"{path}: {error.strerror}; name a file that is there and that you may read") from None
+        raise NotFound(f"{str(path):.1000}: {error.strerror}; name a file that is there and that you may read") from None
     if len(data) > MAX_FILE:
         raise TooLarge(f"{path}: larger than {MAX_FILE} bytes; this is no settings file")
     return data

@@ -168,7 +168,7 @@ def _move(crew: Crew, handoff: Handoff, command: Command, done: Return | None, r
     if not said and command.reason:
         said = [Message("assistant", command.reason, name=handoff.to_agent)]
     variables, detail = _written(crew, handoff, command.update, running)
-    made = command.artifacts + named(command.update, handoff.to_agent)
+    made = tuple(command.artifacts) + named(command.update, handoff.to_agent)
     context, blobs = advanced(crew, handoff, variables, said, made)
     if done is None:
         body = Result(body=f"handed off to {goto}")
@@ -181,8 +181,9 @@ def _move(crew: Crew, handoff: Handoff, command: Command, done: Return | None, r
 def _onward(command: Command) -> Return:
     """The answer of a relay inside another one, which tells the outer one where the work goes."""
     onward = {name: plain(getattr(command, name)) for name in ("goto", "reason", "task", "artifacts", "needs")}
+    check(command.update, "Command.update")
     onward["update"] = command.update
-    return Return(onward=onward, audit=Account(tokens_consumed=command.tokens))
+    return checked(Return(onward=onward, audit=Account(tokens_consumed=command.tokens)))
 
 
 async def apply(crew: Crew, step: Step) -> Moved:

@@ -179,9 +179,10 @@ def advanced(
     context = before.context
     history_ref = context.history_ref
     if made:
+        made = placed(crew, made)
         replaced = {item.id for item in made}
         kept = tuple(item for item in context.artifacts if item.id not in replaced)
-        context = replace(context, artifacts=(*kept, *placed(crew, made)))
+        context = replace(context, artifacts=(*kept, *made))
     state_ref, blobs = crew.freeze(variables)
     if below := heard(crew, before):
         said = [*below, *said]

@@ -224,6 +224,7 @@ class LiveTurn:
     def _next_key(self, way: str, key: str, asked: Any) -> str:
         """By what a part is remembered: each way to ask has keys of its own. Refused where this agent works alone."""
         self._refuse_alone()
+        codec.text(key, "key")
         self._asked += 1
         if self._crew.trace is not None:
             self._crew.trace.due(self.handoff.id)

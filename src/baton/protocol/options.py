@@ -6,7 +6,7 @@ the supervisor writes (an approval, a claim, a count) cannot be slipped in as an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
@@ -168,6 +168,8 @@ def as_settings(given: Mapping[str, Any]) -> dict[str, Any]:
         if not isinstance(settings.get(name, {}), Mapping):
             raise Malformed(f"{name}: {settings[name]!r:.60} is not an object; write {{name: …}}")
     codec.names(settings.get("roots", ()), "roots")
+    if not isinstance(settings.get("telemetry", ()), Iterable):
+        raise Malformed(f"telemetry: {settings['telemetry']!r:.60} is not a list of hooks; write telemetry=['log']")
     return settings
 
 
