@@ -38,7 +38,7 @@ def read_file(path: str | Path) -> bytes:
     except (ValueError, TypeError):
         raise Malformed(f"{str(path)!r:.60}: not a path; name a file") from None
     except OSError as error:
-        raise NotFound(f"{str(path):.1000}: {error.strerror}; name a file that is there and that you may read") from None
+        raise NotFound(f"{path!s:.1000}: {error.strerror}; name a file that is there and that you may read") from None
     if len(data) > MAX_FILE:
         raise TooLarge(f"{path}: larger than {MAX_FILE} bytes; this is no settings file")
     return data
