@@ -36,6 +36,7 @@ from baton.protocol.options import (
     SettingOptions,
     as_fields,
     as_profile,
+    as_settings,
     as_variables,
     closed,
 )
@@ -77,7 +78,7 @@ class Relay(Desk):
         escalation, reducers, roots, health, registry, telemetry.
         """
         closed(settings, SettingOptions, "Relay", "limits", "handoffs", "independent", "durability", "checkpoints")
-        given: dict[str, Any] = dict(settings)
+        given = as_settings(settings)
         registry, hooks = given.pop("registry", None), given.pop("telemetry", ())
         most = as_limits(limits) or Limits()
         chosen = settings_from(given, limits=most, handoffs=handoffs, independent=independent)

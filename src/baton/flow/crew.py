@@ -19,7 +19,6 @@ from baton.protocol.codec import near
 from baton.protocol.context import Fetch
 from baton.protocol.handoff import HUMAN
 from baton.protocol.limits import RISKS, Limits, tightest
-from baton.protocol.options import as_settings
 from baton.protocol.registry import HealthRules, as_rules
 from baton.protocol.variables import NOTHING, Variables, freeze, thaw
 from baton.routing.ladder import as_ladder
@@ -72,11 +71,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def settings_from(given: Mapping[str, Any], **fixed: Any) -> Settings:
-    """Settings from what a program gives, which may be said in more than one way."""
-    chosen = {**as_settings(given), **fixed}
-    chosen["escalation"] = as_ladder(given.get("escalation", ()))
-    chosen["health"] = as_rules(given.get("health"))
-    return Settings(**chosen)
+    """Settings from what a program gives, whose ladder and rules may be said in more than one way."""
+    ladder, rules = as_ladder(given.get("escalation", ())), as_rules(given.get("health"))
+    return Settings(**{**given, **fixed, "escalation": ladder, "health": rules})
 
 
 class Running:
