@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from baton.errors import BatonError
-from baton.lifecycle import State
+from baton.lifecycle import OPEN, State
 from baton.protocol.results import Account, Command, Result, Return
 
 if TYPE_CHECKING:
@@ -129,6 +129,11 @@ async def person(stage: Stage, relay: Relay, name: str) -> None:
             if stage.chance.random() < (0.7 if not stage.healing else 1.0):
                 with suppress(BatonError):
                     _decide(stage, relay, one, name)
+        if stage.chance.random() < 0.03:
+            for one in relay.store.find(state=tuple(OPEN), newest=True, limit=1):
+                stage.world.counts["called off"] += 1
+                with suppress(BatonError):
+                    relay.cancel(one.id, by=name)
 
 
 def _decide(stage: Stage, relay: Relay, one: Handoff, by: str) -> None:

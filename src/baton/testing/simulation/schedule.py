@@ -303,8 +303,8 @@ class _Play:
         world = self.world
         await asyncio.sleep(order.after)
         try:
-            asked = relay.run(order.to, order.task, wait=order.wait, workflow_id=order.workflow, **order.options)
-            result = await asked
+            how = {"wait": order.wait, "timeout": order.patience, "workflow_id": order.workflow, **order.options}
+            result = await relay.run(order.to, order.task, **how)
         except Malformed as error:
             world.violate(f"{process}: {order.workflow} was not understood: {error}")
         except BatonError as error:

@@ -31,6 +31,7 @@ class Order(NamedTuple):
     after: float
     options: dict[str, Any]
     wait: bool = True
+    patience: float | None = None  # how long whoever asked waits
     expected: tuple[str, ...] = ()  # what a completed run may have answered, beside the word of a person
 
 
@@ -76,8 +77,12 @@ class Stage:
     def order(self, to: str, task: str, *expected: str, wait: bool = True, **options: Any) -> None:
         """Somebody will ask for this."""
         workflow = f"{self.plays}#{len(self.orders)}"
-        given = {"limits": LIMITS, "max_attempts": self.chance.choice((2, 3, 3)), **options}
-        self.orders.append(Order(to, task, workflow, self.chance.random() * 1.5, given, wait, expected))
+        tries, policy = self.chance.choice((2, 3, 3)), self.chance.choice(("fail", "fail", "retry", "escalate"))
+        given = {"limits": LIMITS, "max_attempts": tries, "on_failure": policy, **options}
+        if "return_protocol" in given:
+            del given["on_failure"]
+        patience = self.chance.choice((None, None, None, None, 0.2, 0.8))
+        self.orders.append(Order(to, task, workflow, self.chance.random() * 1.5, given, wait, patience, expected))
 
 
 def line(stage: Stage) -> None:
