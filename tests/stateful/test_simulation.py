@@ -4,6 +4,7 @@ BATON_SCHEDULES=N plays N schedules instead of 10,000; `script/chaos` plays any 
 """
 
 import os
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -75,6 +76,14 @@ def test_a_seed_is_the_same_schedule_in_every_process(seed):
     first = aloud(seed, "1")
     assert len(first.splitlines()) > 10
     assert first == aloud(seed, "2")
+
+
+def test_many_are_played_in_several_processes_and_summed_up():
+    argv = [sys.executable, "-m", "baton.testing.simulation", "110", "--first", "500", "--jobs", "2"]
+    said = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
+    assert "seeds 500 to 609" in said
+    assert said.endswith("promises broken: 0\n")
+    assert re.search(r"crash [1-9]", said)
 
 
 def test_another_seed_is_another_schedule():

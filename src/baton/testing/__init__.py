@@ -1,7 +1,8 @@
 """A public test kit: judge your own stores and agents as baton judges its own.
 
 `virtual` runs asyncio programs in virtual time; `faults` kills at every write; `power` takes the power
-away; `races` lets processes contend. Each name is imported when it is first used.
+away; `races` lets processes contend; `simulation` plays processes, faults and hostile agents, one seed for
+each schedule. Each name is imported when it is first used.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from baton.testing.races import RaceResult as RaceResult
     from baton.testing.races import linearizable as linearizable
     from baton.testing.races import race as race
+    from baton.testing.simulation import simulate as simulate
     from baton.testing.virtual import Deadlock as Deadlock
     from baton.testing.virtual import VirtualClock as VirtualClock
     from baton.testing.virtual import VirtualLoop as VirtualLoop
@@ -37,6 +39,7 @@ _PLACES = {
     "linearizable": "races",
     "power_loss": "power",
     "race": "races",
+    "simulate": "simulation",
     "strace_sweep": "faults",
 }
 

@@ -15,6 +15,7 @@ import msgspec
 
 from baton import clock
 from baton.flow import recover
+from baton.guards.capacity import has_capacity
 from baton.guards.limits import attempts
 from baton.lifecycle import ENDED, Event, State
 from baton.stores.change import Change
@@ -92,8 +93,12 @@ def _try_for_ever(reclaim: Original) -> Original:
     return lambda handoff, *more: reclaim(replace(handoff, max_attempts=1000), *more)
 
 
-def _without_attempts(guards: tuple[Original, ...]) -> tuple[Original, ...]:
-    return tuple(guard for guard in guards if guard is not attempts)
+def _without(left_out: Original) -> Plant:
+    return lambda guards: tuple(guard for guard in guards if guard is not left_out)
+
+
+def _see_no_lock(_: Original) -> Original:
+    return lambda *_, **__: []
 
 
 def _keep_locks(write: Original) -> Original:
@@ -183,9 +188,11 @@ BUGS: dict[str, dict[str, Plant]] = {  # what is wrong, and where it is planted
     "lost wake-up": {"baton.stores.wake:Hub._look_out": _never_look},
     "budget checked before the transaction": {"baton.stores.steps:Steps.claim": _judge_before},
     "group not closed": {"baton.stores.groups:close": _nothing},
-    "attempts not asked for at the claim": {"baton.guards:CLAIM": _without_attempts},
-    "taken back for ever": {"baton.flow.recover:reclaim": _try_for_ever, "baton.guards:CLAIM": _without_attempts},
+    "attempts not asked for at the claim": {"baton.guards:CLAIM": _without(attempts)},
+    "taken back for ever": {"baton.flow.recover:reclaim": _try_for_ever, "baton.guards:CLAIM": _without(attempts)},
+    "capacity not asked for": {"baton.guards:CLAIM": _without(has_capacity)},
     "attempt of a dead owner not counted": {"baton.stores.plan:Plan.apply": _count_back},
+    "locks keep nobody out": {"baton.stores.locking:blockers": _see_no_lock},
     "locks of the dead": _both("write", _keep_locks),
     "slow owner taken for dead": {"baton.flow.recover:_is_alive": _slow_is_dead},
     "dead owner taken for alive": {"baton.stores.holder:life": _believe_in_life},

@@ -177,6 +177,7 @@ class _Play:
         self.witness.watch(self.shared)
         plays = [chance.choice(list(WORKLOADS)) for _ in range(chance.choice((1, 2, 2, 3)))]
         self.stage = Stage(world, plays)
+        self.witness.capacity = self.stage.capacity
         kinds = [name for name in FAULTS if chance.random() < 0.7]
         self.faults = Faults(world, chance.choice((25.0, 60.0, 150.0, 400.0)), kinds, chance.choice((0, 3, 6, 12)))
         self.faults.died = self._restart_later
@@ -274,7 +275,8 @@ class _Play:
         for name in slot.agents:
             patience = 3.0 if stage.temper[name] == "silent" else None
             actor = (Sickly if name in stage.sickly else Actor)(stage, name)
-            relay.add(name, actor, max_execution_time=patience, idempotent=name != "dan")
+            most = stage.capacity.get(name)
+            relay.add(name, actor, max_execution_time=patience, idempotent=name != "dan", max_concurrent_tasks=most)
         if slot in self.people:
             slot.runs = [process.loop.create_task(person(self.stage, relay, slot.name))]
             return

@@ -35,6 +35,7 @@ class Witness:
         self.named: dict[tuple[str, str], str] = {}
         self.limits: dict[str, tuple[int | None, int | None]] = {}
         self.decided: dict[str, Any] = {}
+        self.capacity: dict[str, int] = {}  # of agents that take only so much at once
         self.wire: Wire | None = None
         self.step: Step | None = None
         self._undo: list[Callable[[], object]] | None = None
@@ -75,8 +76,24 @@ class Witness:
             self.world.counts["late or fenced"] += 1
         if name == "spend" and not isinstance(came, BaseException):
             self._judge_charge(wire, came)
+        if name == "lock" and not isinstance(came, BaseException) and not came.blockers:
+            self._judge_locks(wire.store)
         if self.world.trace is not None and not isinstance(came, BaseException):
             self.world.say(wire.process, f"{name}: {_told(came)}")
+
+    def _judge_locks(self, store: Store) -> None:
+        """Who works for another may use what that one has locked; else a lock keeps everybody out."""
+        self.world.counts["locks"] += 1
+        held = [one for one in store.locks() if one.granted]
+        for number, one in enumerate(held):
+            for other in held[number + 1 :]:
+                alone = one.path == other.path and one.owner != other.owner and not (one.shared and other.shared)
+                kin = alone and (one.owner in self._above(other.owner) or other.owner in self._above(one.owner))
+                self._must(not alone or kin, f"{one.path}: locked by {one.owner[:8]} and {other.owner[:8]}")
+
+    def _above(self, handoff_id: str) -> list[str]:
+        row = self.rows.get(handoff_id)
+        return [row.handoff.parent_id, *self._above(row.handoff.parent_id)] if row is not None else []
 
     def _own_reserve(self, args: tuple[Any, ...]) -> int:
         """What a charge needs beyond what was set aside for it."""
@@ -163,6 +180,8 @@ class Witness:
             self._must(key not in self.named, f"{short}: the part {handoff.part} is delegated twice")
             self._know(self.named, key, handoff.id)
             self._know(self.parts, handoff.parent_id, [*self.parts.get(handoff.parent_id, ()), handoff.id])
+        if handoff.state is State.CLAIMED:
+            self._judge_capacity(handoff.to_agent)
         self._count(handoff.state)
         self.history.made(row)
         self._know(self.rows, handoff.id, row)
@@ -201,6 +220,7 @@ class Witness:
             self._must(new.epoch == old.epoch + 1, f"{short}: epoch {new.epoch} after {old.epoch}")
             self._must(new.attempt == old.attempt + 1, f"{short}: attempt {new.attempt} after {old.attempt}")
             self._must(new.attempt <= new.max_attempts, f"{short}: attempt {new.attempt} of {new.max_attempts}")
+            self._judge_capacity(new.to_agent)
             return
         self._must(new.state is not State.CLAIMED or old.state is State.CLAIMED, f"{short}: held without a claim")
         if new.state is State.CLAIMED:
@@ -211,6 +231,12 @@ class Witness:
         if self._is_own(new.id) and step is not None and step.epoch is not None:
             current = old.state is State.CLAIMED and step.epoch == old.epoch
             self._must(current, f"{short}: a step of claim {step.epoch} was applied, the current one is {old.epoch}")
+
+    def _judge_capacity(self, agent: str) -> None:
+        if (most := self.capacity.get(agent)) is not None:
+            rows = (one.handoff for one in self.rows.values())
+            held = sum(one.state is State.CLAIMED and one.to_agent == agent for one in rows)
+            self._must(held < most, f"{agent}: takes more than {most} at once")
 
     def _judge_money(self, store: Store, change: Change, given: list[Row]) -> None:
         if change.sums is None:

@@ -47,6 +47,7 @@ class Stage:
         self.ladder = self.chance.choice(((), (), ("cyd",), ("cyd", "dan")))
         self.routes = self.chance.choice(({}, {"ann": ("bob", "dan"), "cyd": ("ann",)}))
         self.sickly = {name for name in self.names if self.chance.random() < 0.15}
+        self.capacity = self.chance.choice(({}, {}, {"bob": 1, "ann": 2}))
         self.scripts: dict[str, Script] = {}
         self.orders: list[Order] = []
         self.healing = False
