@@ -196,7 +196,9 @@ def advanced(
 
 def named(update: Mapping[str, Any], author: str) -> tuple[Artifact, ...]:
     """Artifacts that an update gives as names and paths; a name without a path is still to be made."""
-    given = update.get("artifacts") or {}
+    given = update.get("artifacts")
+    if not given:
+        return ()
     if not isinstance(given, Mapping):
         raise Malformed("update.artifacts: expected an object of names and paths")
     return tuple(
