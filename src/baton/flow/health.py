@@ -102,41 +102,43 @@ def _own_check(crew: Crew, name: str) -> Callable[[], Awaitable[None]] | None:
 
 def _begun(crew: Crew, name: str, known: Health, every: int) -> bool:
     """Whether a check is due and this process begins it."""
-    if health.checked(known, crew.store.now(), every) is known:
+    now = crew.store.now()
+    if health.checked(known, now, every) is known:
         return False
-    return crew.store.mark(name, lambda now: health.checked(now, crew.store.now(), every)) is not None
+    return crew.store.mark(name, lambda stands: health.checked(stands, now, every)) is not None
 
 
 def failed(crew: Crew, name: str, why: str, *, ill: bool = False) -> None:
     """Write down a check that failed."""
     said, threshold = " ".join(why.split())[:LONGEST], crew.settings.health.threshold
     crew.ill |= {name} if ill else set()
-    _mark(crew, name, lambda known: health.failed(known, said, crew.store.now(), threshold, ill=ill))
+    _mark(crew, name, lambda known, now: health.failed(known, said, now, threshold, ill=ill))
 
 
 def passed(crew: Crew, name: str) -> None:
     """Write down that an agent is well."""
-    _mark(crew, name, lambda known: health.passed(known, crew.store.now()))
+    _mark(crew, name, health.passed)
     crew.ill -= {name}
 
 
 def unanswered(crew: Crew, name: str, why: str) -> None:
     """Write down that nobody took an offer in time."""
-    _mark(crew, name, lambda known: health.unanswered(known, why, crew.store.now()))
+    _mark(crew, name, lambda known, now: health.unanswered(known, why, now))
 
 
 def acknowledged(crew: Crew, name: str) -> None:
     """Write down that somebody took its work."""
-    _mark(crew, name, lambda known: health.acknowledged(known, crew.store.now()))
+    _mark(crew, name, health.acknowledged)
 
 
-def _mark(crew: Crew, name: str, change: Callable[[Health], Health]) -> None:
+def _mark(crew: Crew, name: str, change: Callable[[Health, int], Health]) -> None:
     """Change what is known of an agent's health, and tell people where it comes into another state."""
     before: list[str] = []
+    now = crew.store.now()  # not in `noted`: it runs inside of a transaction, and may run twice
 
     def noted(known: Health) -> Health:
         before[:] = [known.state]
-        return change(known)
+        return change(known, now)
 
     changed = crew.store.mark(name, noted)
     if changed is None or [changed.state] == before:
