@@ -118,7 +118,7 @@ TEMPERS: dict[str, tuple[int, Temper]] = {
     "stubborn": (2, stubborn),
     "looping": (1, looping),
 }
-SINCERE = frozenset(("obedient", "slow", "silent", "crashing", "stubborn"))  # what they answer is what was asked
+SINCERE = frozenset(("obedient", "slow", "silent", "crashing"))  # what they answer is what was asked
 
 
 async def person(stage: Stage, relay: Relay, name: str) -> None:
@@ -129,7 +129,7 @@ async def person(stage: Stage, relay: Relay, name: str) -> None:
             if stage.chance.random() < (0.7 if not stage.healing else 1.0):
                 with suppress(BatonError):
                     _decide(stage, relay, one, name)
-        if stage.chance.random() < 0.03:
+        if not stage.healing and stage.chance.random() < 0.03:  # later it would hide what is stuck
             for one in relay.store.find(state=tuple(OPEN), newest=True, limit=1):
                 stage.world.counts["called off"] += 1
                 with suppress(BatonError):
