@@ -19,7 +19,7 @@ from baton.testing.simulation.wire import Wire
 from baton.testing.simulation.workloads import WORKLOADS
 
 SCHEDULES = int(os.environ.get("BATON_SCHEDULES", "10000"))
-CHUNKS = max(1, min(16, SCHEDULES // 400))  # each with enough of everything
+CHUNKS = max(1, min(32, SCHEDULES // 300))  # each with enough of everything, and short
 
 # Of a hundred schedules at least so many must have had it; what did not happen proves nothing.
 LEAST = {
