@@ -275,8 +275,7 @@ class Relay(Desk):
         """
         within = {"return_protocol": ReturnProtocol(expected=True, timeout=codec.seconds(timeout)), **options}
         first, taken = await self._begin(to, task, {"from_agent": from_agent, **within}, type="delegation")
-        async with worker.minded(self._crew):
-            return await worker.run_line(self._crew, first, taken=taken)
+        return await worker.answered(self._crew, first, taken=taken)
 
     async def escalate(
         self, task: str, *, from_agent: str, timeout: Duration = 600.0, **options: Unpack[RequestOptions]
@@ -293,8 +292,7 @@ class Relay(Desk):
         audit = as_fields({name: given[name] for name in ("audit", "risk") if name in given})
         to = escalate.ahead(self._crew, prepare.request(from_agent, task, **audit)).next.to
         first, taken = await self._begin(to, task, given, type="escalation")
-        async with worker.minded(self._crew):
-            return await worker.run_line(self._crew, first, taken=taken)
+        return await worker.answered(self._crew, first, taken=taken)
 
     async def broadcast(
         self, to: Sequence[str | Send], task: str, *, from_agent: str = USER, **options: Unpack[AskOptions]

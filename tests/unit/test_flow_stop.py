@@ -7,7 +7,7 @@ from contextlib import suppress
 
 import pytest
 
-from baton import Handoff, HandoffFailed, Relay, ReturnProtocol, Send, TimedOut
+from baton import Escalate, Handoff, HandoffFailed, Relay, ReturnProtocol, Send, TimedOut
 from baton.errors import Fenced
 from baton.testing import virtual
 from baton.testing.contracts import flaws
@@ -197,6 +197,45 @@ def test_a_body_that_raises_generator_exit_does_not_run_for_ever(relay):
     assert runs == [1, 2]
 
 
+@pytest.mark.parametrize("later", [False, True])
+def test_an_agent_that_cancels_its_own_task_does_not_run_for_ever(tmp_path, later):
+    runs, relay = [], Relay(tmp_path / "team.db", durability="process")
+
+    @relay.agent("a")
+    async def a(turn):
+        runs.append(turn.attempt)
+        task = asyncio.current_task()
+        if later:
+            asyncio.get_running_loop().call_later(0.01, task.cancel)
+            await asyncio.sleep(30)
+        task.cancel()
+        return "done"
+
+    async def main():
+        await relay.run("a", "t", wait=False, max_attempts=2)
+        await served(relay, lambda: relay.store.find()[0].status in {"failed", "parked"} or len(runs) > 5)
+
+    with relay:
+        asyncio.run(main())
+        assert runs == [1, 2]
+
+
+def test_a_hook_that_raises_anything_stops_nothing(relay):
+    @relay.agent("a")
+    async def a(turn):
+        return turn.task
+
+    def hook(passed):
+        raise asyncio.CancelledError if passed.step == "accept" else SystemExit
+
+    def listen(event, handoff):
+        raise SystemExit
+
+    relay.observe(hook)
+    relay.listen(listen)
+    assert relay.run_sync("a", "t").output == "t"
+
+
 def test_stop_iteration_of_a_function_is_a_failed_answer(relay):
     @relay.agent("a")
     def a(turn):
@@ -300,3 +339,25 @@ def test_a_resumed_workflow_does_what_was_left(relay):
 
     asyncio.run(main())
     assert done == [0, 1]
+
+
+@pytest.mark.parametrize("way", ["run", "delegate"])
+def test_who_asks_waits_for_what_was_left_but_not_for_a_person(relay, way):
+    ended = []
+
+    async def log(turn):
+        await asyncio.sleep(0.05)
+        ended.append(turn.task)
+        return Escalate("not mine")
+
+    logging_team(relay, log)
+
+    async def main():
+        async with asyncio.timeout(5):
+            if way == "run":
+                return (await relay.run("lead", "go")).output
+            return (await relay.delegate("lead", "go", from_agent="ci")).output
+
+    assert asyncio.run(main()) == "done"
+    assert ended == ["x"]
+    assert [one.status for one in relay.store.find(to_agent="log")] == ["parked"]

@@ -14,7 +14,7 @@ import msgspec
 
 from baton import guards
 from baton.errors import BatonError
-from baton.lifecycle import Event, State
+from baton.lifecycle import OPEN, Event, State
 from baton.protocol.codec import near
 from baton.protocol.context import Fetch
 from baton.protocol.handoff import HUMAN
@@ -46,6 +46,7 @@ T = TypeVar("T")
 logger = logging.getLogger("baton")
 
 CACHED_STATES = 256
+ASIDE_LOOK = 0.5  # seconds between two looks whether work beside still goes on here
 JUDGES: dict[str, Literal["validate", "acknowledge"]] = {
     "judge_offer": "validate", "judge_group": "validate", "judge_claim": "acknowledge",
 }  # fmt: skip
@@ -149,7 +150,8 @@ class Crew:
         self.entrust: Callable[[Offer], Awaitable[tuple[Handoff, Return]]]
         self.run_line: Callable[[Handoff], Awaitable[Return]]
         self.gather: Callable[[Sequence[Offer], Aggregation], Awaitable[tuple[list[Handoff], Answers]]]
-        self.asides: dict[asyncio.Future[Return], str] = {}  # work for whose answer nobody waits, by its workflow
+        self.asides: dict[asyncio.Future[Return], Handoff] = {}  # work for whose answer nobody waits
+        self.busy: set[asyncio.Task[object]] = set()  # of a worker: what runs and was not told to stop
         self.serving = 0  # how many workers of this process take whatever is offered
         self._variables: OrderedDict[str, Variables] = OrderedDict()
 
@@ -259,18 +261,25 @@ class Crew:
             return
         for handoff in handoffs:
             task = asyncio.ensure_future(self.run_line(handoff))
-            self.asides[task] = handoff.workflow_id
+            self.asides[task] = handoff
             task.add_done_callback(self._aside)
 
     async def beside(self, workflow_id: str) -> None:
-        """Wait for what this event loop works on beside in a workflow."""
-        ours = asyncio.get_running_loop(), asyncio.current_task()
+        """Wait for what this event loop works on beside in a workflow; not for what others have to go on with."""
+        loop, this = asyncio.get_running_loop(), asyncio.current_task()
         while found := [
             task
-            for task, flow in self.asides.items()
-            if flow == workflow_id and task.get_loop() is ours[0] and task is not ours[1]
+            for task, head in self.asides.items()
+            if head.workflow_id == workflow_id and task.get_loop() is loop and task is not this and self._goes_on(head)
         ]:
-            await asyncio.wait(found)
+            await asyncio.wait(found, timeout=ASIDE_LOOK)
+
+    def _goes_on(self, head: Handoff) -> bool:
+        """Whether this process can still work on that line: it stands with nobody else."""
+        stands = self.store.find(workflow_id=head.workflow_id, line_id=head.line_id, state=tuple(OPEN), limit=1)
+        if not stands or stands[0].state in {State.WAITING, State.PARKED}:
+            return False
+        return stands[0].to_agent in self.agents
 
     def _aside(self, task: asyncio.Future[Return]) -> None:
         self.asides.pop(task, None)
@@ -296,7 +305,9 @@ class Crew:
         for listener in self.listeners:
             try:
                 listener(event, handoff)
-            except Exception:
+            except KeyboardInterrupt:
+                raise
+            except BaseException:
                 # What is told has happened: a listener cannot undo it, and must not stop what follows from it.
                 logger.exception("a listener failed at %s of handoff %s", event, handoff.id)
 

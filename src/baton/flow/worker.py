@@ -155,7 +155,7 @@ async def work(crew: Crew, taken: Handoff, alone: str = "") -> Handoff | None:
             return None
         except BaseException as error:
             # Also a full disk: the work is not failed, it waits for a store that takes its answer.
-            give_back(crew, taken, uncount=not isinstance(error, GeneratorExit))
+            give_back(crew, taken, uncount=not (isinstance(error, GeneratorExit) or _by_itself(crew, error, task)))
             raise
         if moved.verdict.kind != "refuse":
             if moved.then is None or moved.then.state is not State.CLAIMED:
@@ -167,6 +167,11 @@ async def work(crew: Crew, taken: Handoff, alone: str = "") -> Handoff | None:
             continue
         await finish.apply(crew, finish.refused(crew, taken, moved))
         return None
+
+
+def _by_itself(crew: Crew, error: BaseException, task: asyncio.Task[Any] | None) -> bool:
+    """Whether the agent of a worker cancelled its own task: nobody else does before the worker stops."""
+    return isinstance(error, asyncio.CancelledError) and task in crew.busy
 
 
 async def _hop(crew: Crew, taken: Handoff, task: asyncio.Task[Any] | None, alone: str) -> Moved:
@@ -253,6 +258,14 @@ async def minded(crew: Crew, every: float = TICK) -> AsyncIterator[None]:
             minder.checks.stop()
 
 
+async def answered(crew: Crew, first: Handoff, *, taken: bool) -> Return:
+    """The answer of a line of work that stands for itself, and the end of what it left beside."""
+    async with minded(crew):
+        answer = await run_line(crew, first, taken=taken)
+        await crew.beside(first.workflow_id)
+        return answer
+
+
 async def serve(crew: Crew, stop: asyncio.Event, *, slots: int = 4) -> int:
     """Take whatever is offered to the agents of this process, until told to stop; how much was done."""
     names = tuple(sorted(crew.agents))
@@ -273,12 +286,14 @@ async def serve(crew: Crew, stop: asyncio.Event, *, slots: int = 4) -> int:
                     if grant.won and grant.handoff is not None:
                         done += 1
                         task: asyncio.Task[object] = asyncio.create_task(work(crew, grant.handoff))
-                        busy.add(task)
-                        task.add_done_callback(busy.discard)
+                        for known in (busy, crew.busy):
+                            known.add(task)
+                            task.add_done_callback(known.discard)
                     elif grant.handoff is None:
                         await crew.hub.changed(TICK, stop.is_set)
         finally:
             crew.serving -= 1
+            crew.busy -= busy
             for task in busy:
                 task.cancel()
             await asyncio.gather(*busy, return_exceptions=True)

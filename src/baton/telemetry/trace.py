@@ -170,7 +170,9 @@ class Trace:
 def _harmless(hook: Hook, handoff: Handoff) -> Iterator[None]:
     try:
         yield
-    except Exception:
+    except KeyboardInterrupt:
+        raise
+    except BaseException:
         logger.exception("the telemetry hook %s failed at handoff %s", type(hook).__name__, handoff.id)
 
 
