@@ -237,6 +237,23 @@ def test_an_agent_never_holds_more_than_it_may(tmp_path):
         assert "rejected" not in {r.event_type for r in relay.audit.query(to_agent="one")}
 
 
+@pytest.mark.parametrize("url", [":memory:", "file"])
+def test_a_part_that_comes_back_to_who_waits_for_it_is_taken(tmp_path, url):
+    with Relay(tmp_path / "team.db" if url == "file" else url, durability="process") as relay:
+
+        @relay.agent("one", max_concurrent_tasks=1)
+        async def one(turn):
+            if turn.task != "start":
+                return "back"
+            return (await turn.delegate("two", "part")).output
+
+        @relay.agent("two")
+        async def two(turn):
+            return (await turn.delegate("one", "part of the part")).output
+
+        assert relay.run_sync("one", "start", timeout=5).output == "back"
+
+
 def test_three_failures_open_the_breaker_and_one_probe_closes_it(relay):
     broken = [True]
 

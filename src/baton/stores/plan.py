@@ -159,12 +159,23 @@ class Plan(Change, gc=False):
             return Grant(handoff=handoff, verdict=Verdict("refuse", f"its record {why}; send it again", "Malformed"))
         facts, limits = self.rows.facts(handoff, self.now)
         facts = money.without_own(facts, row)
+        most = facts.target.max_concurrent_tasks if facts.target is not None else None
+        if most is not None and facts.load >= most:
+            facts = replace(facts, load=facts.load - self._waiting(handoff))
         verdict = decide(handoff, facts, limits)
         if verdict.kind != "allow":
             return Grant(handoff=handoff, verdict=verdict)
         taken = self._accept(claim, row, facts, verdict)
         self.moved.append(taken)
         return Grant(handoff=taken.handoff, verdict=verdict, won=True)
+
+    def _waiting(self, handoff: Handoff) -> int:
+        """How much the receiver holds that waits for this very work: that would keep it out for ever."""
+        count, above = 0, self.rows.get(handoff.parent_id) if handoff.parent_id else None
+        while above is not None:
+            count += above.to_agent == handoff.to_agent and above.state is State.CLAIMED
+            above = self.rows.get(above.parent_id) if above.parent_id else None
+        return count
 
     def _accept(self, claim: Claim, row: Row, facts: Facts, verdict: Verdict) -> Row:
         """The handoff as its new owner gets it, with what it reserves and its audit record."""

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from baton.guards.base import Verdict
+    from baton.protocol.handoff import Handoff
     from baton.stores.base import Step, Store
     from baton.stores.change import Change
     from baton.stores.rows import Row
@@ -181,7 +182,7 @@ class Witness:
             self._know(self.named, key, handoff.id)
             self._know(self.parts, handoff.parent_id, [*self.parts.get(handoff.parent_id, ()), handoff.id])
         if handoff.state is State.CLAIMED:
-            self._judge_capacity(handoff.to_agent)
+            self._judge_capacity(handoff)
         self._count(handoff.state)
         self.history.made(row)
         self._know(self.rows, handoff.id, row)
@@ -220,7 +221,7 @@ class Witness:
             self._must(new.epoch == old.epoch + 1, f"{short}: epoch {new.epoch} after {old.epoch}")
             self._must(new.attempt == old.attempt + 1, f"{short}: attempt {new.attempt} after {old.attempt}")
             self._must(new.attempt <= new.max_attempts, f"{short}: attempt {new.attempt} of {new.max_attempts}")
-            self._judge_capacity(new.to_agent)
+            self._judge_capacity(new)
             return
         self._must(new.state is not State.CLAIMED or old.state is State.CLAIMED, f"{short}: held without a claim")
         if new.state is State.CLAIMED:
@@ -232,11 +233,17 @@ class Witness:
             current = old.state is State.CLAIMED and step.epoch == old.epoch
             self._must(current, f"{short}: a step of claim {step.epoch} was applied, the current one is {old.epoch}")
 
-    def _judge_capacity(self, agent: str) -> None:
-        if (most := self.capacity.get(agent)) is not None:
-            rows = (one.handoff for one in self.rows.values())
-            held = sum(one.state is State.CLAIMED and one.to_agent == agent for one in rows)
-            self._must(held < most, f"{agent}: takes more than {most} at once")
+    def _judge_capacity(self, taken: Handoff) -> None:
+        agent = taken.to_agent
+        if (most := self.capacity.get(agent)) is None:
+            return
+        waiting, above = set(), taken.parent_id  # what waits for this very work does not count
+        while above in self.rows:
+            waiting.add(above)
+            above = self.rows[above].handoff.parent_id
+        rows = (one.handoff for one in self.rows.values() if one.handoff.id not in waiting)
+        held = sum(one.state is State.CLAIMED and one.to_agent == agent for one in rows)
+        self._must(held < most, f"{agent}: takes more than {most} at once")
 
     def _judge_money(self, store: Store, change: Change, given: list[Row]) -> None:
         if change.sums is None:
