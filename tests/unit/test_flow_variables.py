@@ -100,6 +100,48 @@ def test_a_profile_or_a_reducer_lets_it_through():
         assert relay.run_sync("ana", "write").state == {"draft": 2, "found": ["a", "b"], "other": 1}
 
 
+def extended(known, value):
+    """A reducer that changes what it is given."""
+    known.extend(value)
+    return known
+
+
+def test_a_reducer_that_changes_its_arguments_leaves_the_parts_apart():
+    with Relay(reducers={"found": extended}) as relay:
+
+        @relay.agent("part")
+        async def part(turn):
+            return answer(list(turn.state["found"]), update={"found": [turn.task]})
+
+        @relay.agent("lead")
+        async def lead(turn):
+            first = await turn.delegate("part", "a")
+            second = await turn.delegate("part", "b")
+            return [first.output, second.output]
+
+        result = relay.run_sync("lead", "x", state={"found": ["begun"]})
+        assert result.output == [["begun"], ["begun", "a"]]
+        assert result.state == {"found": ["begun", "a", "b"]}
+        assert flaws(relay.store) == []
+
+
+def test_nothing_of_a_refused_answer_applies_where_a_reducer_changes_its_arguments():
+    with Relay(reducers={"found": extended}) as relay:
+        relay.agent("bad")(lambda turn: answer("x", update={"found": ["evil"], "bad key \x1b": 1}))
+        relay.agent("good")(lambda turn: answer(list(turn.state["found"]), update={"found": ["good"]}))
+
+        @relay.agent("lead")
+        async def lead(turn):
+            bad = await turn.delegate("bad", "a")
+            good = await turn.delegate("good", "b")
+            return [bad.status, bad.error.partition(":")[0], good.output]
+
+        result = relay.run_sync("lead", "x", state={"found": ["begun"]})
+        assert result.output == ["failed", "Malformed", ["begun"]]
+        assert result.state == {"found": ["begun", "good"]}
+        assert flaws(relay.store) == []
+
+
 def test_the_profile_in_the_store_counts_for_an_agent_of_another_process(relay):
     writer(relay, "ana", goto="ben", draft=1)
     for writes, wanted in ((("draft",), {"draft": 2}), ((), OutOfScope)):

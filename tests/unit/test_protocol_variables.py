@@ -268,6 +268,31 @@ def test_what_a_line_added_is_told_apart_from_what_was_there():
     assert changes(begun, two) == {"found": [2, 3]}
 
 
+def extended(known, value):
+    """A reducer that changes what it is given."""
+    known.extend(value)
+    value.append("spoilt")
+    return known
+
+
+def test_a_reducer_that_changes_its_arguments_changes_nobody_elses():
+    mine, there = [1], [0]
+    before = begin({"found": there})
+    one = by("ana", {"found": mine}, before, reducers={"found": extended})
+    two = by("ana", {"found": [2]}, one, reducers={"found": extended})
+    assert (before.values, one.values, two.values) == ({"found": [0]}, {"found": [0, 1]}, {"found": [0, 1, 2]})
+    assert (one.added, two.added) == ({"found": [1]}, {"found": [1, 2]})
+    assert (there, mine) == ([0], [1])
+    fresh = by("ana", {"new": mine}, reducers={"new": extended})
+    assert by("ben", {"new": [2]}, fresh, reducers={"new": extended}).added == {"new": [1, 2]}
+    assert fresh.values == fresh.added == {"new": [1]}
+
+
+def test_a_reducer_is_given_nothing_that_could_not_be_stored():
+    with pytest.raises(Malformed, match=r"^state\.found"):
+        by("ana", {"found": {1}}, begin({"found": {}}), reducers={"found": lambda known, value: sorted(value)})
+
+
 def test_changes_of_a_reserved_object_are_those_of_its_names():
     made = by("ana", {"metrics": {"a": 1, "b": 1}, "x": 1})
     assert changes(made, by("ana", {"metrics": {"b": 2}}, made)) == {"metrics": {"b": 2}}

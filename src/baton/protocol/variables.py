@@ -109,8 +109,8 @@ def apply(before: Variables, update: Mapping[str, Any], makers: Mapping[str, str
     for key, value in update.items():
         known = values.get(key, _ABSENT)
         if reducer := reducer_of(key, reducers):
-            values[key] = value if known is _ABSENT else reducer(known, value)
-            added[key] = reducer(added[key], value) if key in added else value
+            values[key] = value if known is _ABSENT else _joined(key, reducer, known, value)
+            added[key] = _joined(key, reducer, added[key], value) if key in added else value
         elif key in RESERVED or key == DECISIONS:
             values[key] = _merged(key, known, value)
             continue
@@ -121,6 +121,11 @@ def apply(before: Variables, update: Mapping[str, Any], makers: Mapping[str, str
         if key in makers:
             owners.setdefault(key, makers[key])
     return _changed(before, values, owners, added, update)
+
+
+def _joined(key: str, reducer: Reducer, known: Any, value: Any) -> Any:
+    """What a reducer makes of copies: others hold what is there, and it may change what it is given."""
+    return reducer(*(msgspec.json.decode(codec.canonical(one, f"state.{key}")) for one in (known, value)))
 
 
 def overlay(before: Variables, update: Mapping[str, Any], by: str) -> Variables:
