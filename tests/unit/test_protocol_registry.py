@@ -1,5 +1,7 @@
 """What an operator may write in agents.toml, and what is refused in one line."""
 
+import time
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -174,6 +176,18 @@ def test_a_changed_file_is_read_or_refused(at, noise, cut):
         assert not RESERVED & found.agents.keys()
         assert all(one.profile.agent_id == name for name, one in found.agents.items())
         assert all(set(route) <= found.agents.keys() for route in found.routes.values())
+
+
+def test_a_list_of_many_names_is_read_once():
+    names = [f"a{number}" for number in range(20_000)]
+    listed = ",\n".join(f"'{name}'" for name in names)
+    began = time.process_time()
+    with pytest.raises(Malformed, match="no table"):
+        read(f"escalation = [{listed}]")
+    with pytest.raises(Malformed, match="escalation: a19999 stands twice; keep one"):
+        read(f"escalation = [{listed}, 'a19999']")
+    assert list(read(f"[agents.a]\ncapabilities = [{listed}]").agents["a"].profile.capabilities) == names
+    assert time.process_time() - began < 5  # and not half a minute
 
 
 def described(**fields):

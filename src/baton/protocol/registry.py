@@ -7,6 +7,7 @@ are the file's.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -171,8 +172,8 @@ def _names(given: Any, place: str) -> tuple[str, ...]:
     if not isinstance(given, list) or not all(isinstance(one, str) for one in given):
         raise Malformed(f'{place}: expected a list of names; write ["first", "second"]')
     found = codec.names(given, place)
-    for one in found:
-        if found.count(one) > 1:
+    for one, times in Counter(found).items():
+        if times > 1:
             raise Malformed(f"{place}: {one} stands twice; keep one")
     return found
 
