@@ -89,6 +89,17 @@ def test_whatever_the_status_of_an_answer_it_stays_in_scope(relay, status):
     assert relay.run_sync("ana", "write").output == ["failed", "OutOfScope", None]
 
 
+@pytest.mark.parametrize("options", [{"writes": []}, {}])
+def test_the_operators_file_grants_nobody_what_others_made(tmp_path, options):
+    file = tmp_path / "agents.toml"
+    file.write_text('[agents.critic]\nwrites = ["*"]\n')
+    with Relay(registry=file) as relay:
+        writer(relay, "author", goto="critic", draft=1)
+        relay.agent("critic", **options)(lambda turn: answer("done", update={"draft": 2}))
+        with pytest.raises(OutOfScope, match="it is author's, critic may only read it"):
+            relay.run_sync("author", "write")
+
+
 def test_a_profile_or_a_reducer_lets_it_through():
     with Relay(reducers={"found": operator.add}) as relay:
         writer(relay, "ana", goto="ben", draft=1, found=["a"], other=1)

@@ -214,7 +214,7 @@ def test_where_both_say_it_the_narrower_counts():
 
 @pytest.mark.parametrize(
     ("own", "file", "both"),
-    [(("a", "b"), ("b", "c"), ("b",)), ((), ("b",), ("b",)), (("a",), (), ()), (("*",), ("b",), ())],
+    [(("a", "b"), ("b", "c"), ("b",)), ((), ("b",), ()), ((), ("*",), ()), (("a",), (), ()), (("*",), ("b",), ())],
 )
 def test_variables_of_others_are_written_where_program_and_file_agree(own, file, both):
     assert narrowed(Profile(agent_id="a", writes=own), described(writes=file)).writes == both

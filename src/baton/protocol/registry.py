@@ -2,7 +2,8 @@
 
 The file and the program may both describe an agent. Then the narrower of the two counts: the file can take rights,
 abilities and limits away from what the program says, and gives it none. What the program leaves open, and the texts,
-are the file's.
+are the file's; but the right to write what others made (`writes`) is never open: a program that does not give it, has
+said no.
 """
 
 from __future__ import annotations
@@ -95,7 +96,7 @@ def narrowed(profile: Profile, described: Described | None) -> Profile:
     if "capabilities" in given:
         said["capabilities"] = _abilities(profile.capabilities, file.capabilities)
     if "writes" in given:
-        said["writes"] = tuple(one for one in profile.writes or file.writes if one in file.writes)
+        said["writes"] = tuple(one for one in profile.writes if one in file.writes)
     if file.allowed_targets is not None:
         own = profile.allowed_targets
         said["allowed_targets"] = tuple(one for one in file.allowed_targets if own is None or one in own)
