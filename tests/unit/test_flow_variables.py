@@ -260,6 +260,26 @@ def test_a_relay_inside_writes_as_one_agent(relay):
             relay.run_sync("bob", "write")
 
 
+@pytest.mark.parametrize("given", [{"description": "x", "made_by": "author"}, 5, None])
+def test_a_relay_inside_decides_in_sentences_too(relay, given):
+    with Relay() as inner:
+        inner.agent("inside")(lambda turn: Command(goto="end", graph=Command.PARENT, update={"decisions_made": given}))
+        relay.nest("team", inner, "inside")
+        relay.agent("end")(lambda turn: "done")
+        with pytest.raises(Malformed, match=r"update\.decisions_made: .* is not a sentence"):
+            relay.run_sync("team", "x")
+
+
+@pytest.mark.parametrize("given", ["one", ["one", "two"]])
+def test_what_a_relay_inside_decided_goes_out_with_its_command(relay, given):
+    with Relay() as inner:
+        writer(inner, "first", goto="inside", decisions_made="begun")
+        inner.agent("inside")(lambda turn: Command(goto="end", graph=Command.PARENT, update={"decisions_made": given}))
+        relay.nest("team", inner, "first")
+        relay.agent("end")(lambda turn: [one["description"] for one in turn.state["decisions_made"]])
+        assert relay.run_sync("team", "x").output == ["begun", *([given] if given == "one" else given)]
+
+
 def test_a_relay_inside_hands_out_what_was_added_once():
     add = {"found": operator.add}
     with Relay(reducers=add) as relay, Relay(reducers=add) as inner:

@@ -10,7 +10,7 @@ import msgspec
 from baton.errors import NotFound
 from baton.protocol.codec import convert
 from baton.protocol.results import Command, Return
-from baton.protocol.variables import DECISIONS
+from baton.protocol.variables import DECISIONS, listed
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -47,7 +47,7 @@ class RelayAgent:
         changed = dict(answer.context_updates.variables_changed)
         decided = [one["description"] for one in changed.pop(DECISIONS, ())]  # out there they are this agent's
         onward = answer.onward.get("update", {})
-        decided += [onward[DECISIONS]] if isinstance(onward.get(DECISIONS), str) else onward.get(DECISIONS, ())
+        decided += listed(onward.get(DECISIONS, ()))
         changed = {**changed, **onward, **({DECISIONS: decided} if decided else {})}
         if answer.onward:
             command = convert(answer.onward, Command, "onward")

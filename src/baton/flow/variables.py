@@ -10,7 +10,18 @@ from baton.errors import Malformed
 from baton.protocol import codec
 from baton.protocol.groups import Branch
 from baton.protocol.secrets import redact_value
-from baton.protocol.variables import DECISIONS, Decision, Variables, Writer, begin, changes, overlay, part, write
+from baton.protocol.variables import (
+    DECISIONS,
+    Decision,
+    Variables,
+    Writer,
+    begin,
+    changes,
+    listed,
+    overlay,
+    part,
+    write,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -33,12 +44,12 @@ def begun(crew: Crew, request: Handoff, state: Mapping[str, Any] | None) -> Vari
     """The variables of a new workflow: those of the program that starts it, and what a request says of its own."""
     said = dict(request.context.context_variables)
     if DECISIONS in said:
-        told = [one.get("description", "") if isinstance(one, Mapping) else one for one in _listed(said[DECISIONS])]
+        told = [one.get("description", "") if isinstance(one, Mapping) else one for one in listed(said[DECISIONS])]
         said[DECISIONS] = _decided(crew, request.from_agent, told, ())
     given = redact_value({**said, **(state or {})})
     if DECISIONS in (state or {}):
-        records = [one for one in _listed(given[DECISIONS]) if isinstance(one, Mapping)]
-        texts = [one for one in _listed(given[DECISIONS]) if not isinstance(one, Mapping)]
+        records = [one for one in listed(given[DECISIONS]) if isinstance(one, Mapping)]
+        texts = [one for one in listed(given[DECISIONS]) if not isinstance(one, Mapping)]
         known = [codec.plain(codec.convert(one, Decision, DECISIONS)) for one in records]
         given[DECISIONS] = [*known, *_decided(crew, request.from_agent, texts, ())]
     return begin(given)
@@ -73,12 +84,8 @@ def _stamped(crew: Crew, agent: str, before: Variables, update: dict[str, Any]) 
     """An update whose decisions carry number, author and time; those that stand there already are left out."""
     if DECISIONS not in update:
         return update, []
-    decided = _decided(crew, agent, _listed(update[DECISIONS]), before.values.get(DECISIONS, ()))
+    decided = _decided(crew, agent, listed(update[DECISIONS]), before.values.get(DECISIONS, ()))
     return {**update, DECISIONS: decided}, decided
-
-
-def _listed(given: Any) -> Sequence[Any]:
-    return given if isinstance(given, list | tuple) else [given]
 
 
 def _decided(crew: Crew, agent: str, given: Sequence[Any], known: Sequence[Any]) -> Decisions:

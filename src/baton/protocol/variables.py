@@ -163,6 +163,11 @@ def _refuse_derived(update: Mapping[str, Any]) -> None:
             raise Malformed(f"update.{key}: this is read, not written: {cure}; use another name for your own value")
 
 
+def listed(given: Any) -> Sequence[Any]:
+    """Decisions as they are given: several, or one alone."""
+    return given if isinstance(given, list | tuple) else [given]
+
+
 def _merged(key: str, before: Any, value: Any) -> Any:
     if key == DECISIONS:
         known = [] if before is _ABSENT else list(before)
