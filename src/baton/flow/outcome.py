@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from baton.flow.variables import after
 from baton.lifecycle import ENDED, State
 from baton.protocol.handoff import Handoff
 from baton.protocol.results import Return, failed
@@ -42,7 +43,7 @@ def result(crew: Crew, root: Handoff) -> Result:
         status=_status(tail, said),
         output=said.output if said else None,
         error=said.error if said else "",
-        state=dict(crew.variables((said.state_ref if said else "") or tail.context.state_ref).values),
+        state=dict((after(crew, tail, said) if said else crew.variables(tail.context.state_ref)).values),
         handoffs=tuple(one for one in listed if one.hop),
         tokens=flow.tokens_spent if flow else 0,
         answer=said,
@@ -62,10 +63,10 @@ def answer(crew: Crew, line_id: str) -> Return:
         said = msgspec.structs.replace(said, handoff_id=tail.id, from_agent=tail.to_agent, to_agent=tail.from_agent)
     if tail.id == head.id:
         return said
-    ref = said.state_ref or tail.context.state_ref
-    changed = changes(crew.variables(head.context.state_ref), crew.variables(ref))
+    whole = after(crew, tail, said)
+    changed = changes(crew.variables(head.context.state_ref), whole)
     updates = msgspec.structs.replace(said.context_updates, variables_changed=changed)
-    return msgspec.structs.replace(said, context_updates=updates, state_ref=ref)
+    return msgspec.structs.replace(said, context_updates=updates, state_ref=whole.ref)
 
 
 def _status(tail: Handoff, answer: Return | None) -> str:

@@ -15,6 +15,7 @@ from baton.protocol.variables import (
     Decision,
     Variables,
     Writer,
+    apply,
     begin,
     changes,
     listed,
@@ -63,13 +64,21 @@ def seen(
     return overlay(known, _stamped(crew, by, known, redact_value(dict(update)))[0], by) if update else known
 
 
+def after(crew: Crew, handoff: Handoff, answer: Return) -> Variables:
+    """The variables after a handoff; an answer of the first schema says only what it changed."""
+    if answer.state_ref:
+        return crew.variables(answer.state_ref)
+    before, changed = crew.variables(handoff.context.state_ref), answer.context_updates.variables_changed
+    return apply(before, changed, {}, {}) if changed else before
+
+
 def branch(crew: Crew, made: Handoff, answer: Return) -> Branch:
     """What a part of the work changed."""
-    changed: dict[str, Any] = {}
-    makers: Mapping[str, str] = {}
+    changed = answer.context_updates.variables_changed
+    makers: Mapping[str, str] = {}  # of the first schema: nobody's yet
     if answer.state_ref:
-        after = crew.variables(answer.state_ref)
-        changed, makers = changes(crew.variables(made.context.state_ref), after), after.owners
+        whole = crew.variables(answer.state_ref)
+        changed, makers = changes(crew.variables(made.context.state_ref), whole), whole.owners
     return Branch(
         agent=made.to_agent,
         began=made.timestamp,

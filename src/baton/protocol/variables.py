@@ -168,11 +168,21 @@ def listed(given: Any) -> Sequence[Any]:
     return given if isinstance(given, list | tuple) else [given]
 
 
+def _fresh(known: Any, given: Any) -> list[Any]:
+    """The decisions that are not there yet; a store of the first schema has them without a number."""
+    there = {_number(one) for one in listed(known)}
+    return [one for one in listed(given) if _number(one) not in there]
+
+
+def _number(decision: Any) -> Any:
+    numbered = isinstance(decision, Mapping) and "decision_id" in decision
+    return decision["decision_id"] if numbered else codec.canonical(decision)
+
+
 def _merged(key: str, before: Any, value: Any) -> Any:
     if key == DECISIONS:
-        known = [] if before is _ABSENT else list(before)
-        ids = {one["decision_id"] for one in known}
-        return [*known, *(one for one in value if one["decision_id"] not in ids)]
+        known = () if before is _ABSENT else listed(before)
+        return [*known, *_fresh(known, value)]
     if not isinstance(value, Mapping):
         raise Malformed(f"update.{key}: a reserved key takes an object; use another key for your own value")
     return {**({} if before is _ABSENT else before), **value}
@@ -195,8 +205,7 @@ def changes(before: Variables, after: Variables) -> dict[str, Any]:
         elif same(known, value):
             continue
         elif key == DECISIONS:
-            ids = {one["decision_id"] for one in known}
-            changed[key] = [one for one in value if one["decision_id"] not in ids]
+            changed[key] = _fresh(known, value)
         elif key in RESERVED and isinstance(known, Mapping):
             changed[key] = {name: one for name, one in value.items() if not same(known.get(name, _ABSENT), one)}
         else:
