@@ -10,7 +10,7 @@ import msgspec
 from baton.errors import Malformed
 from baton.flow import escalate
 from baton.flow.crew import give_back, objection
-from baton.flow.prepare import advanced, follow, named, placed
+from baton.flow.prepare import advanced, authored, follow, named
 from baton.flow.trigger import see
 from baton.flow.variables import wrote
 from baton.lifecycle import Event, State
@@ -103,7 +103,7 @@ def answered(
     if after is before and not said.artifacts_produced:
         return result, [], {}
     ref, blobs = crew.freeze(after)
-    made = placed(crew, said.artifacts_produced)
+    made = authored(crew, handoff, said.artifacts_produced, running.artifacts if running else (), writer)
     updates = Updates(variables_changed=changes(before, after), artifacts_produced=made)
     result = replace(result, context_updates=updates, state_ref="" if after is before else ref)
     return result, blobs, decided
@@ -169,6 +169,7 @@ def _move(crew: Crew, handoff: Handoff, command: Command, done: Return | None, r
         said = [Message("assistant", command.reason, name=handoff.to_agent)]
     variables, detail = _written(crew, handoff, command.update, running)
     made = tuple(command.artifacts) + named(command.update, handoff.to_agent)
+    made = authored(crew, handoff, made, running.artifacts if running else ())
     context, blobs = advanced(crew, handoff, variables, said, made)
     if done is None:
         body = Result(body=f"handed off to {goto}")

@@ -179,7 +179,6 @@ def advanced(
     context = before.context
     history_ref = context.history_ref
     if made:
-        made = placed(crew, made)
         replaced = {item.id for item in made}
         kept = tuple(item for item in context.artifacts if item.id not in replaced)
         context = replace(context, artifacts=(*kept, *made))
@@ -204,6 +203,21 @@ def named(update: Mapping[str, Any], author: str) -> tuple[Artifact, ...]:
     return tuple(
         Artifact(id=name, path=path, created_by=author) for name, path in given.items() if isinstance(path, str)
     )
+
+
+def authored(
+    crew: Crew, handoff: Handoff, artifacts: tuple[Artifact, ...], of_parts: tuple[Artifact, ...] = (), by: str = ""
+) -> tuple[Artifact, ...]:
+    """What comes back from a handoff: its agent made it, but for what was there before, or what its parts made."""
+    if not artifacts:
+        return ()
+    makers = {_thing(item): item.created_by for item in (*handoff.context.artifacts, *of_parts)}
+    author = by or handoff.to_agent
+    return tuple(replace(item, created_by=makers.get(_thing(item), author)) for item in placed(crew, artifacts))
+
+
+def _thing(item: Artifact) -> tuple[str, str, str]:
+    return item.id, item.path, item.digest
 
 
 def placed(crew: Crew, artifacts: tuple[Artifact, ...]) -> tuple[Artifact, ...]:

@@ -22,7 +22,7 @@ from baton.errors import (
 from baton.flow import escalate
 from baton.flow.crew import Running
 from baton.flow.locks import Hold, in_progress, wanted
-from baton.flow.prepare import delegate, named, request_of, scoped
+from baton.flow.prepare import authored, delegate, named, request_of, scoped
 from baton.flow.variables import branch, seen, wrote
 from baton.guards.triggers import escalation
 from baton.protocol import codec
@@ -286,7 +286,8 @@ class LiveTurn:
             gained = self._running.gained or Gained(self._variables)
             after, self._running.decided = wrote(self._crew, agent, gained.variables, command.update)
             self._running.gained, self._state = replace(gained, variables=after), None
-        self._running.artifacts += command.artifacts + named(command.update, agent)
+        made = command.artifacts + named(command.update, agent)
+        self._running.artifacts += authored(self._crew, self.handoff, made, self._running.artifacts)
         task = command.task or self.task
         self._refuse_alone()
         answers = await self._together("goto", as_sends(command.goto, task), {"reason": command.reason})
