@@ -101,6 +101,18 @@ def test_the_first_failure_makes_suspect_the_third_unavailable_and_a_good_check_
     ]
 
 
+@pytest.mark.parametrize("raised", [SystemExit(3), KeyboardInterrupt("stop")])
+def test_a_check_cannot_end_the_process(relay, raised):
+    relay.add("checked", agent := Checked())
+    agent.wrong = raised
+    try:
+        virtual.run(worked(relay, 20))
+    except (SystemExit, KeyboardInterrupt):
+        pytest.fail("the check of an agent ended its worker")
+    assert (well(relay, "checked").state, len(agent.checks)) == ("suspect", 1)
+    assert well(relay, "checked").reason.startswith(f"its health check failed: {type(raised).__name__}")
+
+
 def test_a_check_that_takes_longer_than_10_s_has_failed(relay):
     relay.add("slow", slow := Checked())
     relay.add("late", late := Checked())

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from baton.errors import BatonError
 from baton.guards import health
@@ -33,7 +33,7 @@ class Checks:
 
     def __init__(self) -> None:
         self._next = float("-inf")
-        self._calls: dict[str, asyncio.Future[Any]] = {}
+        self._calls: dict[str, asyncio.Future[str]] = {}
         self._rounds: set[asyncio.Task[None]] = set()
 
     def look(self, crew: Crew) -> None:
@@ -61,8 +61,10 @@ class Checks:
 
     def stop(self) -> None:
         """Ask nobody any more."""
-        for task in [*self._rounds, *self._calls.values()]:
+        for task in self._rounds:
             task.cancel()
+        for call in self._calls.values():
+            call.cancel()
 
     async def _ask(self, crew: Crew, name: str, own: Callable[[], Awaitable[None]]) -> None:
         try:
@@ -87,12 +89,18 @@ class Checks:
             return f"its health check took longer than {timeout:g} s"
         if call.cancelled():
             return "its health check was cancelled"
-        error = call.exception()
-        return "" if error is None else f"its health check failed: {type(error).__name__}: {error}"
+        return call.result()
 
 
-async def _called(own: Callable[[], Awaitable[None]]) -> None:
-    await own()
+async def _called(own: Callable[[], Awaitable[None]]) -> str:
+    """What its check raised; empty where it raised nothing."""
+    try:
+        await own()
+    except asyncio.CancelledError:
+        raise
+    except BaseException as error:  # noqa: BLE001 - SystemExit, too, must end the check and not the process
+        return f"its health check failed: {type(error).__name__}: {error}"
+    return ""
 
 
 def _own_check(crew: Crew, name: str) -> Callable[[], Awaitable[None]] | None:
