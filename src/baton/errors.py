@@ -53,6 +53,14 @@ def safe(text: object, keep: str = "") -> str:
     return "".join(one if one in keep else _seen(one) for one in said)
 
 
+def told(error: BaseException) -> str:
+    """What an error says of itself, also one that cannot."""
+    try:
+        return str(error)
+    except BaseException:  # noqa: BLE001 - an error of somebody else's may not even tell what it is
+        return "(it cannot say why)"
+
+
 class BatonError(Exception):
     """Root of all errors that baton raises on purpose; `result` is what a run had come to, if it was one."""
 

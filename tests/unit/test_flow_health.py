@@ -113,6 +113,36 @@ def test_a_check_cannot_end_the_process(relay, raised):
     assert well(relay, "checked").reason.startswith(f"its health check failed: {type(raised).__name__}")
 
 
+class Speechless(Exception):
+    def __str__(self):
+        raise RuntimeError("no words")
+
+
+@pytest.mark.parametrize(
+    ("raised", "reason"),
+    [
+        (Speechless(), "its health check failed: Speechless: (it cannot say why)"),
+        (ValueError("bad \ud800 text"), "its health check failed: ValueError: bad \\u{d800} text"),
+    ],
+)
+def test_a_check_that_failed_is_written_down_whatever_it_says(tmp_path, raised, reason):
+    with Relay(tmp_path / "b.db") as relay:
+        relay.add("checked", agent := Checked())
+        agent.wrong = raised
+        virtual.run(worked(relay, 20))
+        assert (well(relay, "checked").state, well(relay, "checked").reason) == ("suspect", reason)
+
+
+def test_what_a_check_says_cannot_write_on_a_terminal(relay, caplog):
+    relay.add("checked", agent := Checked())
+    agent.wrong = ValueError("gone \x1b]0;owned\x07\x1b[31m")
+    with caplog.at_level(logging.WARNING, "baton"):
+        virtual.run(worked(relay, 200))
+    said = [well(relay, "checked").reason, relay.alerts()[0].text, *(one.getMessage() for one in caplog.records)]
+    assert len(said) == 4
+    assert all("owned" in one and one.isprintable() for one in said)
+
+
 def test_a_check_that_takes_longer_than_10_s_has_failed(relay):
     relay.add("slow", slow := Checked())
     relay.add("late", late := Checked())

@@ -16,6 +16,7 @@ from baton.errors import (
     HandoffFailed,
     Refused,
     Undecided,
+    told,
 )
 from baton.flow.turn import LiveTurn
 from baton.lifecycle import State
@@ -102,7 +103,7 @@ def _raised(crew: Crew, handoff: Handoff, running: Running, error: BaseException
     if len(crew.failures) > KEPT_FAILURES:  # a worker has nobody who asks for the cause
         crew.failures.pop(next(iter(crew.failures)))
     name = type(error).__name__
-    said = failed(f"{name}: {_told(error)}", retryable=not isinstance(error, Refused | HandoffFailed))
+    said = failed(f"{name}: {told(error)}", retryable=not isinstance(error, Refused | HandoffFailed))
     return replace(said, audit=Account(notes=_place(error)))
 
 
@@ -135,13 +136,6 @@ async def _worked(crew: Crew, turn: LiveTurn) -> Any:
     if not isinstance(value, Command) or isinstance(value.goto, str):
         return value
     return value if crew.leads_out(value) else await turn.spread(value)
-
-
-def _told(error: BaseException) -> str:
-    try:
-        return str(error)
-    except Exception:  # noqa: BLE001 - an agent's own exception may not even tell what it is
-        return "(it cannot say why)"
 
 
 def _place(error: BaseException) -> str:

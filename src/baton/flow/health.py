@@ -12,7 +12,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from baton.errors import BatonError
+from baton.errors import BatonError, safe, told
 from baton.guards import health
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ async def _called(own: Callable[[], Awaitable[None]]) -> str:
     except asyncio.CancelledError:
         raise
     except BaseException as error:  # noqa: BLE001 - SystemExit, too, must end the check and not the process
-        return f"its health check failed: {type(error).__name__}: {error}"
+        return f"its health check failed: {type(error).__name__}: {told(error)}"
     return ""
 
 
@@ -118,7 +118,7 @@ def _begun(crew: Crew, name: str, known: Health, every: int) -> bool:
 
 def failed(crew: Crew, name: str, why: str, *, ill: bool = False) -> None:
     """Write down a check that failed."""
-    said, threshold = " ".join(why.split())[:LONGEST], crew.settings.health.threshold
+    said, threshold = safe(" ".join(why.split()))[:LONGEST], crew.settings.health.threshold
     crew.ill |= {name} if ill else set()
     _mark(crew, name, lambda known, now: health.failed(known, said, now, threshold, ill=ill))
 
@@ -156,10 +156,10 @@ def _mark(crew: Crew, name: str, change: Callable[[Health, int], Health]) -> Non
         logger.warning("%s is available again", name)
         _settle(crew, {subject})
     elif changed.state == "suspect":
-        logger.warning("%s is suspect and gets no new work: %s", name, changed.reason)
+        logger.warning("%s is suspect and gets no new work: %s", name, safe(changed.reason))
     else:
-        logger.warning("%s is unavailable: %s", name, changed.reason)
-        crew.store.raise_alert(subject, f"{name} is unavailable: {changed.reason}")
+        logger.warning("%s is unavailable: %s", name, safe(changed.reason))
+        crew.store.raise_alert(subject, f"{name} is unavailable: {safe(changed.reason)}")
     crew.hub.notify()
 
 
