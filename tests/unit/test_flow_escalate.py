@@ -493,6 +493,41 @@ def test_attempts_are_counted_over_all_levels_and_used_up_they_park(relay):
     assert "max_attempts 2 are used up; a person has to decide" in alert.text
 
 
+def test_a_person_who_sends_it_back_grants_one_more_try_and_no_second(relay):
+    passes(relay, "worker", "reviewer", "architect")
+
+    async def main():
+        run = asyncio.ensure_future(relay.run("worker", "work", workflow_id="w", timeout=3600))
+        waiting = await parked(relay, run)
+        relay.reroute(waiting.id, "architect", by="ana", reason="look again")
+        again = await parked(relay, run)
+        relay.agent("clerk")(lambda turn: f"the clerk, as {turn.messages[-1].name} says")
+        relay.reroute(again.id, "clerk", by="ben", reason="just write it down")
+        return waiting, again, (await run).output
+
+    waiting, again, said = virtual.run(main())
+    assert (waiting.attempt, waiting.max_attempts, again.attempt) == (3, 3, 3)
+    assert (again.to_agent, again.epoch) == ("architect", 4)
+    assert said == "the clerk, as ben says"
+    trail = relay.audit.query(handoff_id=waiting.id)
+    assert [one.event_type for one in trail].count("accepted") == 5
+    granted = [(one.by, one.detail["granted"]) for one in trail if "granted" in one.detail]
+    assert granted == [(name, "one more try, for all 3 were used up") for name in ("ana", "ben")]
+
+
+def test_a_reroute_before_the_attempts_are_used_up_grants_nothing(relay):
+    passes(relay, "worker")
+
+    async def main():
+        run = asyncio.ensure_future(relay.run("worker", "work", workflow_id="w"))
+        relay.reroute((await parked(relay, run)).id, "worker", by="ana")
+        return await parked(relay, run)
+
+    again = virtual.run(main())
+    assert again.attempt == 2
+    assert not any("granted" in one.detail for one in relay.audit.query(handoff_id=again.id))
+
+
 def test_one_budget_holds_for_all_levels(relay):
     spent = []
 

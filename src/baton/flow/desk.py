@@ -168,10 +168,14 @@ class Desk:
             crew.let_go(self._crew, key)
 
     def reroute(self, handoff_id: str, to_agent: str, *, by: str = "", reason: str = "") -> Handoff:
-        """Give rejected or parked work to another agent."""
+        """Give rejected or parked work to another agent; where its attempts are used up, for one more."""
         due = self.store.now() + int(self._crew.settings.limits.ack_seconds * 1e6)
         name(to_agent, "to_agent")
         step = Step(id=handoff_id, event=Event.REROUTE, by=by, reason=reason, to_agent=to_agent, due_at=due)
+        handoff = self.get(handoff_id)
+        if handoff.attempt >= handoff.max_attempts and not handoff.ended:
+            more = {"granted": f"one more try, for all {handoff.max_attempts} were used up"}
+            step = msgspec.structs.replace(step, uncount=True, expect=handoff.state, detail=more)
         return self._apply(step)
 
     def _apply(self, step: Step) -> Handoff:

@@ -86,7 +86,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     cause: str = ""  # an audit event written before the event's own record, for example "timeout"
     due_at: int | None = None
     to_agent: str = ""  # reroute, escalate
-    uncount: bool = False  # release: the attempt does not count
+    uncount: bool = False  # the last attempt does not count, or a person grants one more
     result: Return | None = None
     blobs: Sequence[Blob] = ()
     then: Offer | None = None  # the next handoff of the same line
