@@ -187,8 +187,9 @@ class MemoryReads:
         own = read_profile(registered(profile))
         if own is not None:
             before = self._agents.get(profile.agent_id)
-            health = Health(seen_at=self.now(), served=before is not None and before.health.served)
-            self._agents[profile.agent_id] = AgentRow(profile=own, health=health)
+            known = Health() if before is None else before.health
+            kept = known if known.ill else Health(served=known.served)
+            self._agents[profile.agent_id] = AgentRow(profile=own, health=replace(kept, seen_at=self.now()))
 
     def seen(self, agents: Sequence[str]) -> None:
         """Note that a worker for these agents is there."""

@@ -110,8 +110,9 @@ SELECT id, holder FROM handoff WHERE state = 'claimed';
 
 -- name: put_agent
 INSERT INTO agent (id, profile, seen_at) VALUES (?1, ?2, ?3)
-    ON CONFLICT (id) DO UPDATE SET profile = excluded.profile, state = 'available', reason = '', since = NULL,
-       failures = 0, ill = 0, seen_at = excluded.seen_at, checked_at = NULL;
+    ON CONFLICT (id) DO UPDATE SET profile = excluded.profile, state = iif(ill, state, 'available'),
+       reason = iif(ill, reason, ''), since = iif(ill, since, NULL), failures = iif(ill, failures, 0),
+       seen_at = excluded.seen_at, checked_at = iif(ill, checked_at, NULL);
 
 -- name: health
 SELECT state, reason, since, failures, ill, seen_at, served, checked_at FROM agent WHERE id = ?;

@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from baton.errors import Fenced, NotFound
 from baton.guards.base import ALLOW, Facts, Verdict
 from baton.guards.health import Health
@@ -319,6 +321,20 @@ class StoreContract(HandoffContract):
         self.store.register(Profile(agent_id="b", description="new"))
         row = self.store.agents()[1]
         assert (row.profile.description, row.health) == ("new", Health(seen_at=self.store.now(), served=True))
+
+    def test_whose_own_check_failed_is_not_well_because_it_is_registered(self) -> None:
+        self.store.register(Profile(agent_id="a"))
+        self.store.seen(["a"])
+        for _ in range(3):
+            self.store.mark("a", lambda known: failed_check(known, "down", self.store.now(), ill=True))
+        before = self.store.agents()[0].health
+        assert (before.state, before.failures, before.ill) == ("unavailable", 3, True)
+        self.wait(5)
+        for description in ("", "another"):
+            self.store.register(Profile(agent_id="a", description=description))
+            row = self.store.agents()[0]
+            assert row.profile.description == description
+            assert row.health == replace(before, seen_at=self.store.now())
 
     def test_health_is_remembered_and_changed_in_one_step(self) -> None:
         self.store.register(Profile(agent_id="a"))
