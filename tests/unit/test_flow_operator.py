@@ -36,6 +36,14 @@ def file(tmp_path):
     return found
 
 
+@pytest.fixture
+def relay_of_two():
+    with Relay() as relay:
+        relay.agent("shop")(lambda turn: "shop did it")
+        relay.agent("billing")(lambda turn: Command(goto="shop"))
+        yield relay
+
+
 def profiles(relay):
     return {row.profile.agent_id: row.profile for row in relay.store.agents()}
 
@@ -165,3 +173,30 @@ def test_no_file_is_looked_for(tmp_path, monkeypatch, file):
     monkeypatch.setenv("BATON_AGENTS", str(file))
     with Relay(tmp_path / "store.db") as relay:
         assert (relay.registry, relay.store.agents()) == ("", [])
+
+
+def test_a_process_without_the_file_takes_no_limit_away_from_one_that_has_it(tmp_path):
+    (tmp_path / "agents.toml").write_text("[agents.billing]\nallowed_targets = []")
+
+    def shop(**settings):
+        relay = Relay(tmp_path / "b.db", **settings)
+        relay.agent("shop")(lambda turn: "shop did it")
+        relay.agent("billing")(lambda turn: Command(goto="shop"))
+        return relay
+
+    with shop(registry=tmp_path / "agents.toml") as narrow:
+        with pytest.raises(Refused, match="allowed_targets"):
+            narrow.run_sync("billing", "one")
+        with shop() as wide:
+            assert profiles(wide)["billing"].allowed_targets is None
+            assert wide.run_sync("billing", "two").output == "shop did it"
+        with pytest.raises(Refused, match="allowed_targets"):
+            narrow.run_sync("billing", "three")
+
+
+def test_what_is_registered_narrower_counts_for_a_program_that_says_nothing(relay_of_two):
+    relay_of_two.store.register(Profile(agent_id="billing", allowed_targets=()))
+    with pytest.raises(Refused, match="allowed_targets"):
+        relay_of_two.run_sync("billing", "one")
+    relay_of_two.store.register(Profile(agent_id="billing"))
+    assert relay_of_two.run_sync("billing", "two").output == "shop did it"

@@ -14,6 +14,7 @@ import msgspec
 
 from baton import guards
 from baton.errors import BatonError
+from baton.flow.rights import Rights
 from baton.lifecycle import OPEN, Event, State
 from baton.protocol.codec import near
 from baton.protocol.context import Fetch
@@ -137,6 +138,7 @@ class Crew:
         self.agents: dict[str, Agent] = {}
         self.profiles: dict[str, Profile] = {}
         self.described: Mapping[str, Described] = {}  # agents as the operator's file describes them
+        self.rights = Rights(self)
         self.ill: frozenset[str] = frozenset()  # agents whose own health check failed, as last seen
         self.running: dict[str, Running] = {}
         self.outlasting: dict[tuple[str, int], tuple[Handoff, Future[Any]]] = {}  # cancelled; their functions go on
@@ -162,15 +164,15 @@ class Crew:
 
     def judge_offer(self, handoff: Handoff, facts: Facts, limits: Limits) -> Verdict:
         """Whether this handoff may be made: within the workflow's limits, and those of who makes it."""
-        return guards.decide(guards.OFFER, handoff, facts, self._both(limits))
+        return guards.decide(guards.OFFER, handoff, self.rights.judged(facts), self._both(limits))
 
     def judge_group(self, handoff: Handoff, facts: Facts, limits: Limits) -> Verdict:
         """Whether this handoff of a group may be made, and what is set aside for it."""
-        return guards.decide(guards.GROUP, handoff, facts, self._both(limits))
+        return guards.decide(guards.GROUP, handoff, self.rights.judged(facts), self._both(limits))
 
     def judge_claim(self, handoff: Handoff, facts: Facts, limits: Limits) -> Verdict:
         """Whether this handoff may be taken now: within the workflow's limits, and those of who takes it."""
-        return guards.decide(guards.CLAIM, handoff, facts, self._both(limits))
+        return guards.decide(guards.CLAIM, handoff, self.rights.judged(facts), self._both(limits))
 
     def _both(self, limits: Limits) -> Limits:
         if limits is not self._limits[0]:

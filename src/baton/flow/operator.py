@@ -34,6 +34,7 @@ def use(crew: Crew, path: str | Path) -> None:
         health=registry.health or settings.health,
     )
     crew.described = registry.agents
+    crew.rights.forget()
     crew.profiles |= {name: described(crew, profile) for name, profile in crew.profiles.items()}
 
 
