@@ -254,6 +254,28 @@ def test_a_part_that_comes_back_to_who_waits_for_it_is_taken(tmp_path, url):
         assert relay.run_sync("one", "start", timeout=5).output == "back"
 
 
+def test_a_part_of_the_probe_belongs_to_the_probe():
+    relay, ill = Relay(limits=Limits(max_handoffs=50)), [True]
+
+    @relay.agent("one")
+    async def one(turn):
+        if ill[0]:
+            raise OSError("ill")
+        return (await turn.delegate("one", "part")).output if turn.task == "start" else "back"
+
+    async def main():
+        for n in range(3):
+            with pytest.raises(HandoffFailed):
+                await relay.run("one", f"broken {n}")
+        ill[0] = False
+        await asyncio.sleep(60)
+        return (await relay.run("one", "start", from_agent="program", timeout=300)).output
+
+    with relay:
+        assert virtual.run(main()) == "back"
+        assert [one for one in relay.store.breakers() if one.subject == "agent:one"] == []
+
+
 def test_three_failures_open_the_breaker_and_one_probe_closes_it(relay):
     broken = [True]
 

@@ -43,6 +43,7 @@ class Facts(msgspec.Struct, frozen=True, gc=False):
     breakers: tuple[Breaker, ...] = ()  # of the receiver and of the route
     begins: bool = False  # whether this step is the one that begins the workflow
     more: int = 0  # others of its group that are still to be made
+    waiting: tuple[str, ...] = ()  # claims that wait for this very work, where one of them may keep it out
 
 
 class Verdict(msgspec.Struct, frozen=True):

@@ -115,7 +115,7 @@ def rested(handoff: Handoff, facts: Facts, _limits: Limits) -> Verdict:
         mode = state(breaker, facts.now)
         if mode == "open" and not by_hand:
             return _open(breaker, facts.now)
-        if mode != "closed":
+        if mode != "closed" and breaker.probing not in facts.waiting:  # a part of the probe belongs to it
             if _is_other(breaker, handoff.id):
                 return _probed(breaker)
             verdict = _PROBE

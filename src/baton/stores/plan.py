@@ -160,8 +160,10 @@ class Plan(Change, gc=False):
         facts, limits = self.rows.facts(handoff, self.now)
         facts = money.without_own(facts, row)
         most = facts.target.max_concurrent_tasks if facts.target is not None else None
-        if most is not None and facts.load >= most:
-            facts = replace(facts, load=facts.load - self._waiting(handoff))
+        if (most is not None and facts.load >= most) or any(one.probing for one in facts.breakers):
+            above = self._waiting(handoff)
+            load = facts.load - sum(one.to_agent == handoff.to_agent for one in above)
+            facts = replace(facts, load=load, waiting=tuple(one.id for one in above))
         verdict = decide(handoff, facts, limits)
         if verdict.kind != "allow":
             return Grant(handoff=handoff, verdict=verdict)
@@ -169,13 +171,14 @@ class Plan(Change, gc=False):
         self.moved.append(taken)
         return Grant(handoff=taken.handoff, verdict=verdict, won=True)
 
-    def _waiting(self, handoff: Handoff) -> int:
-        """How much the receiver holds that waits for this very work: that would keep it out for ever."""
-        count, above = 0, self.rows.get(handoff.parent_id) if handoff.parent_id else None
+    def _waiting(self, handoff: Handoff) -> list[Handoff]:
+        """What waits for this very work: if that kept it out, both would wait for ever."""
+        found, above = [], self.rows.get(handoff.parent_id) if handoff.parent_id else None
         while above is not None:
-            count += above.to_agent == handoff.to_agent and above.state is State.CLAIMED
+            if above.state is State.CLAIMED:
+                found.append(above)
             above = self.rows.get(above.parent_id) if above.parent_id else None
-        return count
+        return found
 
     def _accept(self, claim: Claim, row: Row, facts: Facts, verdict: Verdict) -> Row:
         """The handoff as its new owner gets it, with what it reserves and its audit record."""
@@ -198,7 +201,11 @@ class Plan(Change, gc=False):
             self.settled.append((taken.id, claim.holder))
         money.reserve(self, row, verdict)
         if verdict.probe:
-            self.breakers += [replace(one, probing=handoff.id) for one in facts.breakers if one.opened_at]
+            self.breakers += [
+                replace(one, probing=handoff.id)
+                for one in facts.breakers
+                if one.opened_at and one.probing not in facts.waiting
+            ]
         return Row(
             taken,
             head,
