@@ -18,6 +18,7 @@ from baton.flow import recover
 from baton.guards.capacity import has_capacity
 from baton.guards.limits import attempts
 from baton.lifecycle import ENDED, Event, State
+from baton.stores.base import Step
 from baton.stores.change import Change
 from baton.stores.holder import life
 from baton.testing.simulation.schedule import Outcome, simulate
@@ -91,6 +92,16 @@ def _nothing(_: Original) -> Original:
 
 def _try_for_ever(reclaim: Original) -> Original:
     return lambda handoff, *more: reclaim(replace(handoff, max_attempts=1000), *more)
+
+
+def _grant_nothing(_: Original) -> Original:
+    def planted(desk: Any, handoff_id: str, to_agent: str, *, by: str = "", reason: str = "") -> Any:
+        due = desk.store.now() + 30_000_000
+        return desk._apply(  # noqa: SLF001 - as it is done there
+            Step(id=handoff_id, event=Event.REROUTE, by=by, reason=reason, to_agent=to_agent, due_at=due)
+        )
+
+    return planted
 
 
 def _without(left_out: Original) -> Plant:
@@ -188,7 +199,10 @@ BUGS: dict[str, dict[str, Plant]] = {  # what is wrong, and where it is planted
     "lost wake-up": {"baton.stores.wake:Hub._look_out": _never_look},
     "budget checked before the transaction": {"baton.stores.steps:Steps.claim": _judge_before},
     "group not closed": {"baton.stores.groups:close": _nothing},
-    "attempts not asked for at the claim": {"baton.guards:CLAIM": _without(attempts)},
+    "a person's word passes the attempts": {
+        "baton.guards:CLAIM": _without(attempts),
+        "baton.flow.desk:Desk.reroute": _grant_nothing,
+    },
     "taken back for ever": {"baton.flow.recover:reclaim": _try_for_ever, "baton.guards:CLAIM": _without(attempts)},
     "capacity not asked for": {"baton.guards:CLAIM": _without(has_capacity)},
     "attempt of a dead owner not counted": {"baton.stores.plan:Plan.apply": _count_back},
