@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 Kind = Literal["memory", "sqlite"]
 SQLITE_EVERY = 20  # one schedule in so many runs on a file
-HEALED = 900.0  # seconds within which all is settled once the faults are over: longer than a part of the work may take
+HEALED = 300.0  # seconds within which all is settled once the faults are over
 LEASE = 2.0
 MICRO = 1_000_000
 HEALTH = {"interval": 1.0, "timeout": 0.5, "threshold": 2}
