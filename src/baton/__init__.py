@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+TYPE_CHECKING = False  # not from typing: the verbs that agents call all the time start with this module
 
 __version__ = "0.1.0"
 
@@ -39,6 +39,8 @@ __all__ = [  # noqa: PLE0604 - the names are those of _HOMES
 ]
 
 if TYPE_CHECKING:
+    from typing import Any
+
     from baton.agents.base import Agent as Agent
     from baton.agents.base import Turn as Turn
     from baton.errors import ApprovalDenied as ApprovalDenied

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
-import pwd
 import stat
-from pathlib import Path
 
 from baton.errors import Malformed, NotFound, TooLarge
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from pathlib import Path
 
 STORE = ".baton/baton.db"
 MAX_FILE = 1024 * 1024
@@ -44,10 +46,17 @@ def read_file(path: str | Path) -> bytes:
     return data
 
 
-def state_dir() -> Path:
+def state_home() -> str:
     """Where this user's own records stand, outside of every repository."""
-    base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-    return Path(base) / "baton"
+    home = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
+    return os.path.join(home, "baton")
+
+
+def state_dir() -> Path:
+    """The same as a path."""
+    from pathlib import Path
+
+    return Path(state_home())
 
 
 def person() -> str:
@@ -56,6 +65,8 @@ def person() -> str:
 
 
 def _login() -> str:
+    import pwd
+
     try:
         return pwd.getpwuid(os.getuid()).pw_name
     except KeyError:
@@ -70,3 +81,13 @@ def telemetry(given: str | None = None) -> str:
 def coloured() -> bool:
     """Whether this user wants colours on a terminal."""
     return not any(os.environ.get(name) for name in ("BATON_NO_COLOR", "NO_COLOR")) and os.environ.get("TERM") != "dumb"
+
+
+def board_root() -> str:
+    """The folder that is the board, where it cannot be told from the files: BATON_ROOT."""
+    return os.environ.get("BATON_ROOT", "")
+
+
+def board_claim() -> str:
+    """Which claim this process works under, as `PATH#NOUN:EPOCH`: BATON_CLAIM, set by whoever started it."""
+    return os.environ.get("BATON_CLAIM", "")

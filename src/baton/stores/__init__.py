@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from os import fspath
-from typing import TYPE_CHECKING
 
 from baton.errors import StoreError
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from os import PathLike
 

@@ -7,43 +7,39 @@ another program (exec) is gone, too: it keeps its number and its start time, but
 from __future__ import annotations
 
 import os
-import socket
-from contextlib import contextmanager
-from functools import cache
-from hashlib import sha256
-from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Protocol
 
 from baton import clock
+from baton.digest import sha256
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from typing import Literal, Protocol
 
-Life = Literal["alive", "dead", "unknown"]
+    Life = Literal["alive", "dead", "unknown"]
+
+    class Machine(Protocol):
+        """What is asked of the operating system; `use` puts another one in its place."""
+
+        def place(self) -> tuple[str, str]: ...
+        def pid(self) -> int: ...
+        def started(self, pid: int) -> str | None: ...
+
+
 _PARTS = 5
 LEASED = "~"  # ends a holder that counts only as long as its lease, whatever its process does
-
-
-class Machine(Protocol):
-    """What is asked of the operating system; `use` puts another one in its place."""
-
-    def place(self) -> tuple[str, str]: ...
-    def pid(self) -> int: ...
-    def started(self, pid: int) -> str | None: ...
 
 
 class SystemMachine:
     """The machine that this process runs on."""
 
-    @cache  # noqa: B019 - there is but one
+    def __init__(self) -> None:
+        self._place: tuple[str, str] | None = None
+
     def place(self) -> tuple[str, str]:
         """The host (with its space of process ids), and its boot."""
-        try:
-            boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-            space = str(Path("/proc/self/ns/pid").stat().st_ino)
-        except OSError:
-            return socket.gethostname(), "-"
-        return f"{socket.gethostname()}.{space}", boot
+        if self._place is None:
+            self._place = _place()
+        return self._place
 
     def pid(self) -> int:
         """The number of this process."""
@@ -52,13 +48,30 @@ class SystemMachine:
     def started(self, pid: int) -> str | None:
         """When a live process began, and `.` its image; "" where it cannot be told, None when it is certainly gone."""
         try:
-            stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+            stat = _read(f"/proc/{pid}/stat")
         except (FileNotFoundError, ProcessLookupError):
-            return None if Path("/proc/self/stat").exists() else _signalled(pid)
+            return None if os.path.exists("/proc/self/stat") else _signalled(pid)
         except OSError:
             return ""
         fields = stat.rpartition(")")[2].split()
         return None if fields[0] in "ZX" else fields[19] + _image(fields[25])
+
+
+def _place() -> tuple[str, str]:
+    name = os.uname().nodename
+    try:
+        return f"{name}.{os.stat('/proc/self/ns/pid').st_ino}", _read("/proc/sys/kernel/random/boot_id").strip()
+    except OSError:
+        return name, "-"
+
+
+def _read(path: str) -> str:
+    """A file of the kernel's, which has its whole content ready at the first look."""
+    number = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return os.read(number, 4096).decode("utf-8", "replace")
+    finally:
+        os.close(number)
 
 
 def _image(stack: str) -> str:
@@ -82,21 +95,36 @@ def _signalled(pid: int) -> str | None:
 _machine: Machine = SystemMachine()
 
 
-@contextmanager
-def use(machine: Machine) -> Iterator[Machine]:
+class use:  # noqa: N801 - used as `with holder.use(machine):`, like clock.use
     """Ask another machine while the block runs."""
-    global _machine  # noqa: PLW0603 - the one switch that makes simulated deaths possible
-    before, _machine = _machine, machine
-    try:
-        yield machine
-    finally:
-        _machine = before
+
+    def __init__(self, machine: Machine) -> None:
+        self._new = machine
+
+    def __enter__(self) -> Machine:
+        global _machine
+        self._before, _machine = _machine, self._new
+        return self._new
+
+    def __exit__(self, *_error: object) -> None:
+        global _machine  # noqa: PLW0603 - the one switch that makes simulated deaths possible
+        _machine = self._before
+
+
+def here() -> tuple[str, str]:
+    """The host of this process (with its space of process ids), and its boot."""
+    return _machine.place()
+
+
+def name_of(pid: int) -> str:
+    """A name for the claim of another process of this host, never used twice."""
+    host, boot = _machine.place()
+    return f"{host}/{boot}/{pid}/{_machine.started(pid) or '-'}/{clock.new_id()[:8]}"
 
 
 def identity() -> str:
     """A name for one worker of this process, never used twice."""
-    (host, boot), pid = _machine.place(), _machine.pid()
-    return f"{host}/{boot}/{pid}/{_machine.started(pid) or '-'}/{clock.new_id()[:8]}"
+    return name_of(_machine.pid())
 
 
 def life(holder: str) -> Life:
