@@ -25,7 +25,7 @@ STATES = frozenset({"needs", "delegated", "next", "claimed", "done", REMOVED})
 class Move:
     """One move of one item of the board."""
 
-    __slots__ = ("also", "board", "forced", "line", "more", "noun", "origin", "path", "to")
+    __slots__ = ("also", "board", "forced", "line", "more", "noun", "origin", "path", "seen", "to")
 
     def __init__(self, board: Board, path: str, noun: str, origin: str, to: str | None) -> None:
         self.board = board
@@ -36,6 +36,7 @@ class Move:
         self.line = 0  # of an inline tag; 0 is the Tags line
         self.more: dict[str, str | int] = {}  # what else goes into the record
         self.also: Callable[[bytes], bytes] | None = None  # what else changes in the text, in the same step
+        self.seen = -1  # the record that somebody with the right to decided on; the move counts while it is the newest
         self.forced = False
 
     @property
@@ -49,11 +50,14 @@ def make(move: Move, actor: Actor) -> int:
     log, positions = move.board.log, list[int]()
     if not move.forced:
         _legal(move)
-        if move.origin == "claimed":
-            _owned(move, actor)
 
     def edit(data: bytes) -> bytes:
-        new = replaced(data, [_tag(move, data)], [f"{move.to}-{move.noun}"] if move.to else [])
+        tag = _tag(move, data)
+        if move.seen >= 0:
+            _unchanged(move)
+        elif move.origin == "claimed" and not move.forced:
+            _owned(move, actor)
+        new = replaced(data, [tag], [f"{move.to}-{move.noun}"] if move.to else [])
         return move.also(new) if move.also is not None else new
 
     def note(_old: bytes, _new: bytes) -> None:
@@ -117,6 +121,12 @@ def _lost(move: Move, found: list[str]) -> Exception:
     if found:
         return Conflict(f"{wanted}: it is #{', #'.join(found)} by now")
     return NotFound(f"{wanted}; `baton tag find '#*-{move.noun}'` shows where it stands")
+
+
+def _unchanged(move: Move) -> None:
+    record = standing(move.board.log, move.name, move.noun)
+    if record is None or record["at"] != move.seen:
+        raise Conflict(f"{move.name}: somebody moved #{move.origin}-{move.noun} just now; look again")
 
 
 def _owned(move: Move, actor: Actor) -> None:
