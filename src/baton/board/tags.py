@@ -1,21 +1,24 @@
-"""Tags in Markdown text: where they stand, what they mean, and how one is changed without touching any other byte.
+"""Tags in Markdown: where they stand, what they mean, and how one is changed without touching any other byte.
 
 A tag is `#word` or `#word-word`, in ASCII. On the line that begins with `**Tags**:` it speaks for the whole file;
-anywhere else it speaks for its line. What a reader sees as code, comment, front matter, link target or part of a word
-is text and no tag. Everything here works on bytes, in time linear in their length, and imports nothing: the commands
-that agents call all the time start with it.
+anywhere else it speaks for its line. What is no prose (see `markdown`) holds no tag; nor does a link, a URL or a word
+that has a `#` in it. Bytes in, bytes out, in time linear in their length.
 """
 
 from __future__ import annotations
+
+from baton.board.markdown import BOM, Markdown
 
 HEAD = b"**Tags**:"
 STATES = ("needs", "delegated", "next", "claimed", "done")
 PRIORITIES = ("P0", "P1", "P2")
 EFFORTS = ("S", "M", "L")
 ALERT = "active-alert"
+RESOLVED = "done-alert"
 
-# Where a tag may go, and why; whatever is not here is refused. None is: the tag is removed.
-LEGAL: dict[tuple[str, str | None], str] = {
+# Where a tag may go, and when; whatever is not here is refused. None: there is no such tag, before or after.
+LEGAL: dict[tuple[str | None, str | None], str] = {
+    (None, "needs"): "somebody found work",
     ("needs", "delegated"): "a person approved it for the daemon",
     ("needs", "next"): "a person chose it for the next skill",
     ("needs", None): "a person dismissed it",
@@ -27,16 +30,15 @@ LEGAL: dict[tuple[str, str | None], str] = {
     ("claimed", "needs"): "its worker is gone",
 }
 
-_WORD = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789")
 _LETTER = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
-_DIGIT = frozenset(b"0123456789")
-_BEFORE = frozenset(b" \t\r\n([*_~\"',;|>")
-_AFTER = frozenset(b" \t\r\n)]*_~\"',;|<.:!?")
-_MIDDLE = frozenset(b".:!?'")  # they end a tag only where no word follows
-_HASH, _DASH = b"#-"
-_NESTED = 10  # how many lists in one line are looked through
-_LABEL = 1000  # how long the name of a link may be
-_BOM = b"\xef\xbb\xbf"
+_WORD = _LETTER | frozenset(b"0123456789")
+_SPACE = frozenset(b" \t\r\n")
+_BEFORE = frozenset(b"([*_~\"',;|>")
+_AFTER = frozenset(b' \t\r\n)],;|<"')
+_MIDDLE = frozenset(b".:!?'*_~")  # they end a tag only where no word follows
+_TARGETS = (b"](", b"][", b"[[", b'="', b"='")  # what follows names a place, not work
+_REACH = 1000  # how far back a URL or the name of a link is looked for
+_APART = bytes(32 if byte in b'\t\r\n"<>|)' else byte for byte in range(256))
 
 
 class Tag:
@@ -56,100 +58,151 @@ class Tag:
 
 
 class Text:
-    """A Markdown text as far as tags are concerned."""
+    """A Markdown text as far as tags are concerned: `tags` in order; `head`, the place of the Tags line or -1."""
 
-    __slots__ = ("closes", "data", "first", "head", "line_end", "newline", "tags")
+    __slots__ = ("data", "head", "markdown", "tags")
 
     def __init__(self, data: bytes) -> None:
         self.data = data
-        self.tags: list[Tag] = []
-        self.head = -1  # where the Tags line begins
-        self.line_end = -1  # and where it ends, without its newline
-        self.first = _front_matter(data)  # where the body begins
-        self.closes = True  # whether a comment that begins from here on may have an end
-        self.newline = b"\r\n" if data.find(b"\r\n", 0, 4096) >= 0 else b"\n"
-        _read(self)
+        self.markdown = Markdown(data)
+        self.head = _head(data, self.markdown)
+        self.tags = _tags(data, self.markdown.hidden, self.head)
 
     def own(self) -> list[Tag]:
-        """The tags of the Tags line."""
+        """The tags of the Tags line: they speak for the file."""
         return [tag for tag in self.tags if not tag.inline]
 
     def at(self, line: int) -> list[Tag]:
-        """The tags of one line of the body."""
+        """The inline tags of one line."""
         return [tag for tag in self.tags if tag.inline and tag.line == line]
 
+    def item(self, line: int) -> str:
+        """What one line says, without its tags and without the marks of a list, a heading or a quote."""
+        start = 0
+        for _ in range(line - 1):
+            start = self.data.find(b"\n", start) + 1 or len(self.data)
+        end = _line_end(self.data, start)
+        return _said(_cut(self.data[:end], self.at(line), b"")[start:])
 
-# --- names --------------------------------------------------------------------------------------------
+    def title(self) -> str:
+        """The first heading, if it is of the first level; else nothing."""
+        start, end = self.markdown.title or (0, 0)
+        words = self.data[start:end].strip()
+        return _said(words if words.startswith(b"#") else words.rstrip(b"="))
+
+
+# --- meaning ------------------------------------------------------------------------------------------
 
 
 def is_name(name: str) -> bool:
     """Whether this can be a tag: letters and digits from a letter on, in words joined by single hyphens."""
-    if not name.isascii() or not name[:1].isalpha():
-        return False
-    return all(word.isalnum() for word in name.split("-"))
+    return name.isascii() and name[:1].isalpha() and all(word.isalnum() for word in name.split("-"))
 
 
 def state_of(name: str) -> tuple[str, str] | None:
-    """State and noun of a lifecycle tag; None of any other."""
-    state, dash, noun = name.partition("-")
-    return (state, noun) if dash and noun and state in STATES and name != ALERT else None
+    """State and noun of a lifecycle tag; None of any other, as of alerts."""
+    state, _, noun = name.partition("-")
+    return (state, noun) if noun and state in STATES and name != RESOLVED else None
+
+
+def priority(names: list[str]) -> str:
+    """The most urgent one of these; P2 where none is named."""
+    return next((name for name in PRIORITIES if name in names), "P2")
+
+
+def effort(names: list[str]) -> str | None:
+    """The greatest one of these; None where it is not known."""
+    return next((name for name in reversed(EFFORTS) if name in names), None)
 
 
 def fits(name: str, pattern: str) -> bool:
     """Whether a name is the one wanted, where `*` stands for any text."""
-    if "*" not in pattern:
+    first, *parts = pattern.split("*")
+    if not parts:
         return name == pattern
-    parts = pattern.split("*")
-    if not name.startswith(parts[0]) or len(name) < len(parts[0]) + len(parts[-1]) or not name.endswith(parts[-1]):
+    last = parts.pop()
+    at, end = len(first), len(name) - len(last)
+    if at > end or not name.startswith(first) or not name.endswith(last):
         return False
-    at, end = len(parts[0]), len(name) - len(parts[-1])
-    for part in parts[1:-1]:
-        at = name.find(part, at, end)
-        if at < 0:
+    for part in parts:
+        at = name.find(part, at, end) + len(part)
+        if at < len(part):
             return False
-        at += len(part)
     return True
 
 
-def onward(state: str) -> list[str]:
-    """Where a tag in this state may go, in words."""
-    return [to or "removed" for (before, to) in LEGAL if before == state]
+def onward(state: str | None) -> dict[str | None, str]:
+    """Where a tag in this state may go, and when."""
+    return {after: when for (before, after), when in LEGAL.items() if before == state}
+
+
+def refusal(old: list[str], new: list[str]) -> str:
+    """Why these tags may not become those, with what is legal; nothing where they may."""
+    before, after = _by_noun(old), _by_noun(new)
+    for noun in {**before, **after}:
+        then = after.get(noun, [None])
+        if len(then) > 1:
+            return f"{' and '.join(f'#{state}-{noun}' for state in then)} exclude each other; name one of them"
+        for state in before.get(noun, [None]):
+            if state != then[0] and (state, then[0]) not in LEGAL:
+                return _legal(noun, state, then[0])
+    return ""
+
+
+def _by_noun(names: list[str]) -> dict[str, list[str | None]]:
+    states: dict[str, list[str | None]] = {}
+    for name in names:
+        if found := state_of(name):
+            states.setdefault(found[1], []).append(found[0])
+    return states
+
+
+def _legal(noun: str, before: str | None, after: str | None) -> str:
+    def told(state: str | None) -> str:
+        return f"#{state}-{noun}" if state else "removed"
+
+    if before is None:
+        return f"#{after}-{noun} cannot be added; legal: #needs-{noun} ({LEGAL[None, 'needs']})"
+    ways = "; ".join(f"{told(to)} ({when})" for to, when in onward(before).items())
+    what = f"become {told(after)}" if after else "be removed"
+    return f"#{before}-{noun} cannot {what}; legal: {ways or 'nothing, it is an end'}"
 
 
 # --- reading ------------------------------------------------------------------------------------------
 
 
-def _read(text: Text) -> None:
-    """Walk over the blocks of the text once; a comment may lead from the middle of one into another."""
-    data, at = text.data, text.first
-    line, counted = data.count(b"\n", 0, at) + 1, at
-    while at < len(data):
-        starts = at == text.first or data[at - 1] == 10
-        end = _line_end(data, at)
-        if starts and (fence := _opens(data[at:end])):
-            at = _after_fence(data, end + 1, fence)
+def _head(data: bytes, markdown: Markdown) -> int:
+    """The first line of tags that a reader sees."""
+    hidden, number = markdown.hidden, 0
+    at = data.find(HEAD, markdown.body)
+    while at >= 0:
+        while number < len(hidden) and hidden[number][1] <= at:
+            number += 1
+        seen = number == len(hidden) or at < hidden[number][0]
+        if seen and (at == markdown.body or data[at - 1] == 10):
+            return at
+        at = data.find(HEAD, at + 1)
+    return -1
+
+
+def _tags(data: bytes, hidden: list[tuple[int, int]], head: int) -> list[Tag]:
+    tags: list[Tag] = []
+    own_end = _line_end(data, head) if head >= 0 else -1
+    line, counted, places = 1, 0, iter(hidden)
+    start, end = next(places, (len(data), 0))
+    at = data.find(b"#")
+    while at >= 0:
+        while end <= at and start < len(data):
+            start, end = next(places, (len(data), 0))
+        if start <= at:
+            at = data.find(b"#", end)
             continue
-        own = starts and text.head < 0 and data.startswith(HEAD, at)
-        line, counted = line + data.count(b"\n", counted, at), at
-        if own:
-            text.head, text.line_end = at, end - data.endswith(b"\r", at, end)
-        else:
-            end = _block_end(data, at, end)
-        at = _scan(text, at, end, line, own)
-
-
-def _front_matter(data: bytes) -> int:
-    """Where the body begins."""
-    start = len(_BOM) if data.startswith(_BOM) else 0
-    if not data.startswith((b"---\n", b"---\r\n"), start):
-        return start
-    at = data.find(b"\n", start) + 1
-    while at < len(data):
-        end = _line_end(data, at)
-        if data[at:end].rstrip() in {b"---", b"..."}:
-            return min(end + 1, len(data))
-        at = end + 1
-    return start
+        stop = _tag_end(data, at, head)
+        if stop:
+            line, counted = line + data.count(b"\n", counted, at), at
+            tags.append(Tag(data[at + 1 : stop].decode("ascii"), at, stop, line, not head < at < own_end))
+        at = data.find(b"#", max(stop, at + 1))
+    return tags
 
 
 def _line_end(data: bytes, at: int) -> int:
@@ -157,236 +210,161 @@ def _line_end(data: bytes, at: int) -> int:
     return len(data) if end < 0 else end
 
 
-def _after_fence(data: bytes, at: int, fence: bytes) -> int:
-    """Where the text goes on after a block of code; one that is never closed has no end."""
-    while at < len(data):
-        end = _line_end(data, at)
-        line = data[at:end].lstrip(b" \t>").rstrip()
-        at = end + 1
-        if len(line) >= len(fence) and not line.strip(fence[:1]):
-            break
-    return min(at, len(data))
-
-
-def _block_end(data: bytes, start: int, end: int) -> int:
-    """Where the lines end over which code between backticks may reach."""
-    if _is_heading(data[start:end].lstrip(b" \t>")):
-        return end
-    while end < len(data):
-        following = _line_end(data, end + 1)
-        line = data[end + 1 : following]
-        bare = line.lstrip(b" \t>")
-        if (
-            not bare.rstrip()
-            or bare[:1] == b"|"
-            or _is_heading(bare)
-            or len(_bare(line)) < len(bare)
-            or _opens(line)
-            or line.startswith(HEAD)
-        ):
-            break
-        end = following
-    return end
-
-
-def _is_heading(line: bytes) -> bool:
-    rest = line.lstrip(b"#")
-    return 0 < len(line) - len(rest) < 7 and rest[:1] in {b" ", b"\t", b"\r", b""}
-
-
-def _bare(line: bytes) -> bytes:
-    """A line without what a quote or a list puts before it."""
-    line = line.lstrip(b" \t>")
-    for _ in range(_NESTED):
-        digits = len(line) - len(line.lstrip(b"0123456789"))
-        if line[:2] in {b"- ", b"* ", b"+ "}:
-            line = line[2:].lstrip(b" \t>")
-        elif 0 < digits < 10 and line[digits : digits + 2] in {b". ", b") "}:
-            line = line[digits + 2 :].lstrip(b" \t>")
-        else:
-            break
-    return line
-
-
-def _opens(line: bytes) -> bytes:
-    """The fence that a line opens, else nothing."""
-    line = _bare(line)
-    mark = line[:1]
-    if mark not in {b"`", b"~"}:
-        return b""
-    count = len(line) - len(line.lstrip(mark))
-    return b"" if count < 3 or (mark == b"`" and b"`" in line[count:]) else mark * count
-
-
-def _scan(text: Text, start: int, end: int, line: int, own: bool) -> int:  # noqa: FBT001
-    """Note the tags of a block that no code and no comment covers; where to go on."""
-    data, at = text.data, start
-    closing = _closing_runs(data, start, end)
-    tick = comment = -1
-    while at < end:
-        if tick < at:  # each is looked for only where the last one found lies behind
-            tick = _find(data, b"`", at, end)
-        if comment < at:
-            comment = _find(data, b"<!--", at, end)
-        stop = min(tick, comment)
-        if stop > at:
-            line = _note(text, at, stop, line, own)
-        if stop == end:
-            break
-        after = _over_code(data, stop, end, closing) if stop == tick else _over_comment(text, stop)
-        line += data.count(b"\n", stop, after)
-        at = after
-    return max(at, end + 1)
-
-
-def _find(data: bytes, what: bytes, at: int, end: int) -> int:
-    found = data.find(what, at, end)
-    return end if found < 0 else found
-
-
-def _closing_runs(data: bytes, start: int, end: int) -> dict[int, list[int]]:
-    """Runs of backticks by their length, the last one first."""
-    runs: dict[int, list[int]] = {}
-    at = data.rfind(b"`", start, end)
-    while at >= 0:
-        stop = at + 1
-        while at > start and data[at - 1] == 96:
-            at -= 1
-        runs.setdefault(stop - at, []).append(at)
-        at = data.rfind(b"`", start, at)
-    return runs
-
-
-def _over_code(data: bytes, at: int, end: int, closing: dict[int, list[int]]) -> int:
-    """Behind the code that these backticks open, or behind them where nothing closes it."""
-    stop = at
-    while stop < end and data[stop] == 96:
-        stop += 1
-    count = stop - at
-    if at and data[at - 1] == 92 and not _is_escaped(data, at - 1):
-        return at + 1  # an escaped backtick opens nothing
-    runs = closing.get(count, [])
-    while runs and runs[-1] < stop:
-        runs.pop()
-    return runs[-1] + count if runs else stop
-
-
-def _is_escaped(data: bytes, at: int) -> bool:
-    slashes = 0
-    while at - slashes > 0 and data[at - slashes - 1] == 92:
-        slashes += 1
-    return slashes % 2 == 1
-
-
-def _over_comment(text: Text, at: int) -> int:
-    """Behind a comment. One without an end hides all that follows where it begins a line, else it is text."""
-    data = text.data
-    close = data.find(b"-->", at + 4) if text.closes else -1
-    if close >= 0:
-        return close + 3
-    text.closes = False
-    before = at
-    while before > text.first and data[before - 1] in b" \t>":
-        before -= 1
-    return len(data) if before == text.first or data[before - 1] == 10 else at + 4
-
-
-def _note(text: Text, start: int, end: int, line: int, own: bool) -> int:  # noqa: FBT001
-    """Note the tags between two places; the line of the second one."""
-    data, at, counted = text.data, text.data.find(b"#", start, end), start
-    while at >= 0:
-        stop = _tag_end(data, at)
-        if stop > 0 and stop <= end:
-            line, counted = line + data.count(b"\n", counted, at), at
-            text.tags.append(Tag(data[at + 1 : stop].decode("ascii"), at, stop, line, not own))
-        at = data.find(b"#", max(stop, at + 1), end)
-    return line + data.count(b"\n", counted, end)
-
-
-def _tag_end(data: bytes, at: int) -> int:
+def _tag_end(data: bytes, at: int, head: int) -> int:
     """Where the tag that begins here ends; 0 where none does."""
-    size = len(data)
-    if at + 1 >= size or data[at + 1] not in _LETTER or not _may_begin(data, at):
+    size, stop = len(data), at + 1
+    if stop == size or data[stop] not in _LETTER:
         return 0
-    stop = at + 1
     while stop < size and data[stop] in _WORD:
         stop += 1
-        if stop + 1 < size and data[stop] == _DASH and data[stop + 1] in _WORD:
+        if stop + 1 < size and data[stop] == 45 and data[stop + 1] in _WORD:
             stop += 1
-    if stop == size:
-        return stop
+    return stop if _may_end(data, stop) and (at == head + len(HEAD) > head >= 0 or _may_begin(data, at, stop)) else 0
+
+
+def _may_end(data: bytes, stop: int) -> bool:
+    """Whether what follows makes it no part of a longer word."""
+    if stop == len(data):
+        return True
     following = data[stop]
-    if following not in _AFTER or (following in _MIDDLE and stop + 1 < size and data[stop + 1] in _WORD):
-        return 0
-    return stop
+    if following > 127:
+        return not _is_letter(data[stop : stop + 4])
+    return following in _AFTER or (following in _MIDDLE and not data[stop + 1 : stop + 2].isalnum())
 
 
-def _may_begin(data: bytes, at: int) -> bool:
+def _may_begin(data: bytes, at: int, stop: int) -> bool:
     """Whether what stands before makes it no part of a word, of a link or of an attribute."""
     if at == 0:
         return True
     before = data[at - 1]
-    if before not in _BEFORE:
-        return at == len(_BOM) and data.startswith(_BOM)
-    two = data[at - 2 : at] if at > 1 else b""
-    if two in {b"](", b'="', b"='"}:
+    if before in _SPACE:
+        return not _is_target(data, at, stop)
+    if before > 127:
+        return (at == len(BOM) and data.startswith(BOM)) or not _is_letter_before(data, at)
+    return before in _BEFORE and data[at - 2 : at] not in _TARGETS and not _in_url(data, at)
+
+
+def _is_target(data: bytes, at: int, stop: int) -> bool:
+    """Whether it is what a link or the definition of one leads to."""
+    before = data[max(0, at - _REACH) : at].rstrip()
+    if before.endswith(b"]("):
+        return True
+    if not before.endswith(b"]:"):
         return False
-    if before in b" \t":  # it may be what the definition of a link names
-        begins = data.rfind(b"\n", max(0, at - _LABEL), at) + 1
-        line = data[max(begins, at - _LABEL) : at].strip()
-        return not (line.startswith(b"[") and line.endswith(b"]:"))
-    return True
+    label = before[before.rfind(b"\n") + 1 :].lstrip(b" >")
+    following = data[stop : _line_end(data, stop)].lstrip()[:1]
+    return label.startswith(b"[") and not label.startswith((b"[^", b"[ ]:")) and following in b"\"'("
+
+
+def _in_url(data: bytes, at: int) -> bool:
+    words = data[max(0, at - _REACH) : at].translate(_APART).rsplit(b" ", 1)
+    return b"://" in words[-1]
+
+
+def _is_letter(start: bytes) -> bool:
+    """Whether a text begins with a letter or mark that makes a word longer. What cannot be read might be one."""
+    first = start.decode("utf-8", "replace")[0]
+    return first == "\ufffd" or ("a" + first).isidentifier()
+
+
+def _is_letter_before(data: bytes, at: int) -> bool:
+    last = data[max(0, at - 4) : at].decode("utf-8", "replace")[-1]
+    return last == "\ufffd" or ("a" + last).isidentifier()
+
+
+def _said(words: bytes) -> str:
+    """Words in one line, without the marks that Markdown puts around them."""
+    said = words.decode("utf-8", "replace").split()
+    if said and not said[0].strip("#") and not said[-1].strip("#"):
+        said.pop()  # a heading may be closed
+    while said and _is_mark(said[0]):
+        said = said[2 if said[:2] == ["[", "]"] else 1 :]
+    return " ".join(said)
+
+
+def _is_mark(word: str) -> bool:
+    return (
+        word in {"-", "*", "+", "[", "[x]", "[X]"}
+        or not word.strip("#>")
+        or (word[:-1].isdecimal() and word[-1] in ".)")
+    )
 
 
 # --- editing ------------------------------------------------------------------------------------------
 
 
 def added(data: bytes, name: str) -> bytes:
-    """The text with a tag on its Tags line, which is made below the title where there is none."""
+    """The text with a tag on its Tags line, which is made below the title, or at the top, where there is none."""
     text = Text(data)
-    if any(tag.name == name for tag in text.own()):
+    own = text.own()
+    if any(tag.name == name for tag in own):
         return data
-    word = b"#" + name.encode("ascii")
-    if text.head >= 0:
-        at = text.head + len(data[text.head : text.line_end].rstrip())
-        return data[:at] + b" " + word + data[at:]
-    at = _below_title(text)
-    line = HEAD + b" " + word
-    if at and data[at - 1] != 10 and at != text.first:
-        return data[:at] + text.newline + line + data[at:]  # the title has no newline: nor has the new last line
-    return data[:at] + line + text.newline + data[at:]
+    word = b" #" + name.encode("ascii")
+    if text.head < 0:
+        return _headed(text, HEAD + word)
+    at = own[-1].end if own else text.head + len(HEAD)
+    gap = b"" if own or data[at : at + 1] in (b"", b" ", b"\t", b"\r", b"\n") else b" "
+    return data[:at] + word + gap + data[at:]
 
 
-def _below_title(text: Text) -> int:
-    """Behind the line of the title, or where the body begins."""
-    data, at = text.data, text.first
-    while at < len(data):
-        end = _line_end(data, at)
-        line = data[at:end].strip()
-        if line:
-            return min(end + 1, len(data)) if line.startswith((b"# ", b"#\t")) else text.first
-        at = end + 1
-    return text.first
+def _headed(text: Text, line: bytes) -> bytes:
+    """The text with a line below its title, and a blank one behind it where a paragraph would go on in it."""
+    data, markdown = text.data, text.markdown
+    newline = b"\r\n" if b"\r\n" in data[:4096] else b"\n"
+    at = min(markdown.title[1] + 1, len(data)) if markdown.title else markdown.body
+    before = newline if at and data[at - 1] != 10 and data[:at] != BOM else b""
+    after = b"" if at == len(data) and before else newline
+    if data[at : _line_end(data, at)].strip():
+        after += newline
+    return data[:at] + before + line + after + data[at:]
 
 
 def replaced(data: bytes, old: list[Tag], new: list[str]) -> bytes:
-    """The text with these tags gone, and the new ones in the place of the first of them."""
-    taken = sorted(old, key=lambda tag: tag.start)
-    words = b" ".join(b"#" + name.encode("ascii") for name in new)
+    """The text with these tags gone, and the new ones in the place of the first, but for those that are there."""
+    if not old:
+        return data
+    tags = Text(data).tags
+    gone = {tag.start for tag in old}
+    left = [tag for tag in tags if tag.start not in gone]
+    there = {tag.name for tag in left if tag.inline == old[0].inline and (tag.line == old[0].line or not tag.inline)}
+    words = [b"#" + name.encode("ascii") for name in dict.fromkeys(new) if name not in there]
+    if words:
+        return _cut(data, old, b" ".join(words))
+    without = _cut(data, old, b"")
+    if [(tag.name, tag.inline) for tag in Text(without).tags] == [(tag.name, tag.inline) for tag in left]:
+        return without
+    for tag in sorted(old, key=lambda one: -one.start):  # what follows would be read as something else: hold its place
+        data = data[: tag.start] + b"&nbsp;" + data[tag.end :]
+    return data
+
+
+def _cut(data: bytes, tags: list[Tag], words: bytes) -> bytes:
+    """The text without these tags, each with a space beside it; words stand in the place of the first."""
     pieces, at = [], 0
-    for number, tag in enumerate(taken):
-        start = tag.start
-        if number or not words:
-            start -= start > 0 and data[start - 1] in b" \t"
-        pieces += [data[at:start], b"" if number else words]
-        at = tag.end
+    for tag in sorted(tags, key=lambda one: one.start):
+        start, end = tag.start, tag.end
+        if at or not words:
+            if data[start - 1 : start] in {b" ", b"\t"} and start > at:
+                start -= 1
+            elif data[start - 1 : start] in {b"\n", b""}:
+                end += data[end : end + 1] in {b" ", b"\t"}
+        pieces += [data[at:start], b"" if at else words]
+        at = end
     return b"".join([*pieces, data[at:]])
 
 
 def escaped(data: bytes, tags: list[Tag]) -> bytes:
     """The text with these tags between backticks: mentioned, and no work any more."""
-    pieces, at = [], 0
+    loose = Text(data).markdown.loose
+    pieces, at, number = [], 0, 0
+    near: list[tuple[int, int, int]] = []
     for tag in sorted(tags, key=lambda one: one.start):
-        pieces += [data[at : tag.start], b"`", data[tag.start : tag.end], b"`"]
+        while number < len(loose) and loose[number][0] < tag.start:
+            near.append(loose[number])
+            number += 1
+        near = [run for run in near if run[2] > tag.start]
+        taken = {length for _, length, _ in near}
+        ticks = b"`" * next(length for length in range(1, len(taken) + 2) if length not in taken)
+        pieces += [data[at : tag.start], ticks, data[tag.start : tag.end], ticks]
         at = tag.end
     return b"".join([*pieces, data[at:]])
