@@ -1,8 +1,8 @@
 """What an item's tag, the last record of its log and its worker say together: one table, every cell decided.
 
-The tag is the state, the log is evidence, and a worker that may live is left alone. The rows are what the log says last,
-the columns what the tag says; where the log says `claimed`, the row is what is known of the worker. Whoever asks holds
-the lock of the file, so that no move is half made while it looks.
+The tag is the state, the log is evidence, and a worker that may live is left alone. The rows are what the log says
+last, the columns what the tag says; where the log says `claimed`, the row is what is known of the worker. Whoever asks
+holds the lock of the file, so that no move is half made while it looks.
 """
 
 from __future__ import annotations

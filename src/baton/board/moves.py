@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from baton.board import files
 from baton.board.actor import same_process
-from baton.board.tags import LEGAL, Tag, Text, onward, replaced, state_of
+from baton.board.tags import Tag, Text, refusal, replaced, state_of
 from baton.errors import Conflict, Fenced, Held, NotFound, Refused
 from baton.stores import holder
 
@@ -89,14 +89,9 @@ def standing(log: Log, name: str, noun: str) -> Record | None:
 
 
 def _legal(move: Move) -> None:
-    if (move.origin, move.to) not in LEGAL:
-        may = ", ".join(
-            f"{state} ({LEGAL[move.origin, None if state == REMOVED else state]})" for state in onward(move.origin)
-        )
-        raise Refused(
-            f"{move.name}: #{move.origin}-{move.noun} may not become {move.to or REMOVED}; "
-            f"from here it goes to: {may or 'nowhere, it is at its end'}. A person may --force it"
-        )
+    to = [f"{move.to}-{move.noun}"] if move.to else []
+    if reason := refusal([f"{move.origin}-{move.noun}"], to):
+        raise Refused(f"{move.name}: {reason}")
 
 
 def _tag(move: Move, data: bytes) -> Tag:
