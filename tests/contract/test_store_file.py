@@ -16,7 +16,7 @@ from baton.lifecycle import Event, State
 from baton.protocol import Profile
 from baton.protocol.codec import canonical_record
 from baton.protocol.context import Blob
-from baton.stores import connection, open_store
+from baton.stores import connection, mounts, open_store
 from baton.stores.base import Offer, Step
 from baton.testing.children import Child
 from baton.testing.contracts import flaws
@@ -134,7 +134,7 @@ MOUNTS = """\
     ],
 )
 def test_which_file_system_a_path_is_on(path, kind):
-    assert connection.file_system(Path(path), MOUNTS) == kind
+    assert mounts.file_system(path, MOUNTS) == kind
 
 
 def test_a_network_file_system_is_refused(path, monkeypatch):

@@ -111,7 +111,7 @@ def _known() -> int:
 
 
 def _place(path: Path) -> Check:
-    from baton.stores.connection import NETWORK, file_system
+    from baton.stores.mounts import NETWORK, file_system
 
     folder = next(one for one in path.resolve().parents if one.exists())
     kind = file_system(folder)

@@ -18,6 +18,7 @@ import apsw
 from baton import clock
 from baton.errors import StoreError
 from baton.lifecycle import State
+from baton.stores.mounts import NETWORK, file_system
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -27,10 +28,6 @@ Durability = Literal["power", "process"]
 
 SAFE_WAL = 3_051_003
 MEMORY = ":memory:"
-NETWORK = (
-    "9p", "afs", "ceph", "cifs", "fuse.sshfs", "glusterfs", "lustre", "ncpfs", "nfs", "nfs4", "smb3", "smbfs",
-    "vboxsf", "virtiofs",
-)  # fmt: skip
 
 
 class _Forks:
@@ -51,27 +48,6 @@ class _Forks:
 @cache
 def _forks() -> _Forks:
     return _Forks()
-
-
-def file_system(path: Path, mounts: str | None = None) -> str:
-    """The type of the file system that holds a path, or "" where it cannot be told."""
-    if mounts is None:
-        try:
-            mounts = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace")
-        except OSError:
-            return ""
-    target = str(path.resolve())
-    best, kind = "", ""
-    for line in mounts.splitlines():
-        before, _, rest = line.partition(" - ")
-        fields = before.split(" ")
-        if len(fields) < 5 or not rest:
-            continue
-        point = fields[4].encode().decode("unicode_escape") if "\\" in fields[4] else fields[4]
-        below = target == point or target.startswith(point.rstrip("/") + "/")
-        if below and len(point) >= len(best):
-            best, kind = point, rest.split(" ")[0]
-    return kind
 
 
 def statements(name: str) -> dict[str, str]:
