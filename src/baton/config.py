@@ -59,6 +59,24 @@ def state_dir() -> Path:
     return Path(state_home())
 
 
+def config_dir() -> Path:
+    """Where this user's own settings stand, outside of every repository."""
+    base = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
+    return Path(base) / "baton"
+
+
+def max_agents(given: int | None = None) -> int:
+    """How many agents may run at once: what was named, else as many as there are cores for this process; 0 is any."""
+    if given is not None:
+        return given
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def environment() -> dict[str, str]:
+    """What this process was started with; who passes it on chooses what."""
+    return dict(os.environ)
+
+
 def person() -> str:
     """Who sits at this terminal."""
     return os.environ.get("BATON_USER") or os.environ.get("USER") or _login()

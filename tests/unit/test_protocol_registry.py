@@ -10,7 +10,6 @@ from baton.errors import BatonError, Malformed, TooLarge
 from baton.protocol import Profile
 from baton.protocol.limits import Autonomy
 from baton.protocol.registry import (
-    MAX_REGISTRY,
     RESERVED,
     Described,
     HealthRules,
@@ -18,6 +17,7 @@ from baton.protocol.registry import (
     narrowed,
     read_registry,
 )
+from baton.protocol.toml import MAX_FILE
 
 FULL = b"""
 escalation = ["billing", "lead", "human"]
@@ -135,7 +135,7 @@ def test_what_is_wrong_is_said_in_one_line_with_its_place(text):
 
 
 HOSTILE = {
-    "large": b"#" * (MAX_REGISTRY + 1),
+    "large": b"#" * (MAX_FILE + 1),
     "a long line": b"x = '" + b"y" * 20_000 + b"'",
     "a key of many parts": b".".join([b"a"] * 8000) + b" = 1",
     "brackets": b"x = " + b"[" * 15_000,

@@ -14,15 +14,13 @@ from typing import Any
 
 import msgspec
 
-from baton.errors import Malformed, TooLarge
+from baton.errors import Malformed
 from baton.protocol import codec
 from baton.protocol.handoff import HUMAN, SUPERVISOR, USER
 from baton.protocol.limits import RISKS, Autonomy
 from baton.protocol.profile import Profile, as_capabilities
+from baton.protocol.toml import read_toml
 
-MAX_REGISTRY = 512 * 1024
-MAX_LINE = 16 * 1024
-MAX_DOTS = 200  # in a line: a key of thousands of parts takes a reader of TOML minutes
 TABLES = ("agents", "routes", "escalation", "health")
 RESERVED = frozenset({HUMAN, USER, SUPERVISOR})
 
@@ -58,7 +56,7 @@ class Registry(msgspec.Struct, frozen=True, kw_only=True):
 
 def read_registry(data: bytes, file: str = "agents.toml") -> Registry:
     """Parse and check a registry; an error is one line that names the file, the place and the cure."""
-    document = _parsed(data, file)
+    document = read_toml(data, file)
     for name in document.keys() - set(TABLES):
         raise Malformed(f"{file}: {codec.short(name)} is not a table; {codec.near(name, TABLES)}")
     listed = _table(document, "agents", file)
@@ -103,26 +101,6 @@ def narrowed(profile: Profile, described: Described | None) -> Profile:
     if file.autonomy_budget is not None:
         said["autonomy_budget"] = _smaller(profile.autonomy_budget, file.autonomy_budget)
     return msgspec.structs.replace(profile, **said)
-
-
-def _parsed(data: bytes, file: str) -> dict[str, Any]:
-    import tomllib
-
-    if len(data) > MAX_REGISTRY:
-        raise TooLarge(f"{file}: larger than {MAX_REGISTRY} bytes; describe fewer agents, with shorter texts")
-    for number, line in enumerate(data.splitlines(), 1):
-        if len(line) > MAX_LINE or line.count(b".") > MAX_DOTS:
-            raise Malformed(f"{file}: line {number} is too long ({len(line)} bytes); write it in several lines")
-    try:
-        document = tomllib.loads(str(data, "utf-8"))
-    except RecursionError:
-        raise Malformed(f"{file}: {codec.DEEP}") from None
-    except UnicodeDecodeError as error:
-        raise Malformed(f"{file}: byte {error.start} is not UTF-8; save the file as UTF-8") from None
-    except ValueError as error:  # also a whole number of thousands of digits
-        raise Malformed(f"{file}: not TOML: {str(error)[:200]}; correct that place") from None
-    codec.check(document, file)
-    return document
 
 
 def _table(document: dict[str, Any], name: str, file: str) -> dict[str, Any]:
