@@ -128,7 +128,7 @@ def _found(program: Program, word: str) -> str:
     if path is None:
         cure = f"{program.cure or f'install {word}'}, correct [programs.{program.name}] in your {FILE}, or name another"
         raise NotFound(f"{word}: not found on PATH; it is the program of {program.name} ({program.file}); {cure}")
-    return os.path.abspath(path)  # noqa: PTH100 - a link to a program may matter to it, so it is not resolved
+    return os.path.abspath(path)  # not resolved: a link to a program may matter to it
 
 
 def _filled(program: Program, mode: str, argument: str, values: Mapping[str, str]) -> str:
