@@ -1,7 +1,15 @@
 """The public suites over every store: in memory, SQLite in memory, SQLite in a file."""
 
 import tempfile
+from pathlib import Path
 
+import pytest
+
+from baton import clock
+from baton.board.actor import Actor
+from baton.board.claims import FileClaims
+from baton.board.moves import Move, make
+from baton.board.root import board_of
 from baton.stores import open_store
 from baton.testing.contracts import (
     BudgetContract,
@@ -31,6 +39,28 @@ class InFile:
         return open_store(f"{folder.name}/store.db", durability="process")
 
 
+class OnBoard:
+    """Items are files, made and approved by a person."""
+
+    RANKS = ("critical", "high", "normal", "low")
+
+    def make(self):
+        self._opened.enter_context(folder := tempfile.TemporaryDirectory())
+        self._opened.enter_context(pytest.MonkeyPatch.context()).setenv("XDG_STATE_HOME", f"{folder.name}/state")
+        Path(folder.name, "board", ".baton").mkdir(parents=True)
+        return FileClaims(board_of(f"{folder.name}/board")[0])
+
+    def put(self, agent="a", priority="normal"):
+        rank = self.RANKS.index(priority)
+        board, name = self.store.board, f"{clock.new_id()}.md"
+        path = Path(board.path(name))
+        path.write_text(f"# t\n**Tags**: #needs-{agent} #P{min(rank, 2)}\n")
+        move = Move(board, str(path), agent, "needs", "delegated")
+        move.more = {"rank": rank}
+        make(move, Actor("ann", ""))
+        return f"{name}#{agent}"
+
+
 class TestClaimsInMemory(InMemory, ClaimsContract): ...
 
 
@@ -38,6 +68,9 @@ class TestClaimsInSqlite(InSqlite, ClaimsContract): ...
 
 
 class TestClaimsInFile(InFile, ClaimsContract): ...
+
+
+class TestClaimsOnBoard(OnBoard, ClaimsContract): ...
 
 
 class TestStoreInMemory(InMemory, StoreContract): ...
