@@ -77,7 +77,7 @@ class FileClaims:
     def renew(self, item: str, epoch: int, lease: int) -> bool:
         """Prolong the lease of the current claim."""
         name, noun = named(item)
-        record = standing(self.board.log, name, noun)
+        record = standing(self.board.log.history(name, noun))
         if record is None or record["event"] != "claimed" or record["at"] != epoch:
             return False
         self.board.log.append(RENEWED, name, noun, epoch=epoch, until=clock.now() + lease)
@@ -86,7 +86,7 @@ class FileClaims:
     def advance(self, step: Step, decide: Decide | None = None, accept: Decide | None = None) -> Moved:  # noqa: ARG002 - no second step follows on the board
         """Apply one event by the claim of its epoch, or by whoever may decide for it."""
         name, noun = named(step.id)
-        record = standing(self.board.log, name, noun)
+        record = standing(self.board.log.history(name, noun))
         if (ended := self._repeated(step, record)) is not None:
             return Moved(ended)
         if step.event not in MOVES:
@@ -99,7 +99,7 @@ class FileClaims:
             if step.uncount:
                 move.more["uncount"] = 1
             make(move, Actor(step.by or "supervisor", ""))
-            origin, record = state or "", standing(self.board.log, name, noun)
+            origin, record = state or "", standing(self.board.log.history(name, noun))
         found = self.get(step.id)
         if found is None:
             raise NotFound(f"{step.id}: it is gone; `baton tag find` shows what is there")

@@ -91,16 +91,18 @@ class Log:
             raise Malformed(f"{self.path}: no record begins at {position}; look it up with `baton board log`")
         return {"at": position, **decode(line[:end])}
 
-    def records(self, after: int = 0) -> Iterator[Record]:
-        """Every record from a position on, in order, each checked against the one before it."""
+    def records(self, after: int = -1) -> Iterator[Record]:
+        """Every record after the one at a position, in order, each checked against the one before it."""
         if not os.path.exists(self.path):
             return
         number, _ = self._open()
         chain = bytes(32)
-        for at, line in _lines(number, 0):
+        for at, line in _lines(number, max(after, 0)):
+            if at == after:
+                chain = bytes.fromhex(line[-66:-2].decode("ascii"))
+                continue
             chain = _checked(self.path, chain, at, line)
-            if at >= after:
-                yield {"at": at, **decode(line)}
+            yield {"at": at, **decode(line)}
 
     def close(self) -> None:
         """Give the files back."""

@@ -10,10 +10,10 @@ from baton.stores import holder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from baton.board.actor import Actor
-    from baton.board.log import Log, Record
+    from baton.board.log import Record
     from baton.board.root import Board
 
 REMOVED = "removed"
@@ -77,10 +77,10 @@ def make(move: Move, actor: Actor) -> int:
     return positions[0]
 
 
-def standing(log: Log, name: str, noun: str) -> Record | None:
-    """The newest record of an item that says where it stands."""
+def standing(history: Iterable[Record]) -> Record | None:
+    """The newest record of an item that says where it stands, of its history with the newest first."""
     withdrawn = set()
-    for record in log.history(name, noun):
+    for record in history:
         if record["event"] == WITHDRAWN:
             withdrawn.add(record["of"])
         elif record["event"] in STATES and record["at"] not in withdrawn:
@@ -109,7 +109,7 @@ def _lost(move: Move, found: list[str]) -> Exception:
     where = f"line {move.line}" if move.line else "the Tags line"
     wanted = f"{move.name}: no #{move.origin}-{move.noun} on {where}"
     if f"claimed-{move.noun}" in found:
-        record = standing(move.board.log, move.name, move.noun)
+        record = standing(move.board.log.history(move.name, move.noun))
         if record is not None and record["event"] == "claimed":
             return Held(f"{wanted}: already claimed by {holder.readable(str(record['holder']))} (claim {record['at']})")
         return Held(f"{wanted}: already claimed, by somebody of whom the log knows nothing")
@@ -119,14 +119,14 @@ def _lost(move: Move, found: list[str]) -> Exception:
 
 
 def _unchanged(move: Move) -> None:
-    record = standing(move.board.log, move.name, move.noun)
+    record = standing(move.board.log.history(move.name, move.noun))
     if record is None or record["at"] != move.seen:
         raise Conflict(f"{move.name}: somebody moved #{move.origin}-{move.noun} just now; look again")
 
 
 def _owned(move: Move, actor: Actor) -> None:
     """What is claimed moves on by its owner, or when its owner is certainly gone."""
-    record = standing(move.board.log, move.name, move.noun)
+    record = standing(move.board.log.history(move.name, move.noun))
     mine = actor.claim
     if mine is not None and (mine.path, mine.noun) == (move.name, move.noun):
         if record is None or record["at"] != mine.epoch:

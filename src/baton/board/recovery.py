@@ -1,0 +1,301 @@
+"""Find what got stuck on the board, and put it right: one code for `baton recover` and for the daemon.
+
+Each look says what an item is (`evidence.py`), and why. A worker counts as dead only when two looks, some seconds
+apart, found the same claim and no process. What is put right is looked at again while the file is locked.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+
+from baton import clock
+from baton.board import files, sessions, tree
+from baton.board.actor import Actor
+from baton.board.evidence import Verdict, Worker, verdict
+from baton.board.moves import STATES, Move, make, standing
+from baton.board.tags import Text, state_of
+from baton.digest import sha256
+from baton.errors import BatonError, Conflict
+from baton.protocol import codec
+from baton.stores import holder
+
+if TYPE_CHECKING:
+    from baton.board.log import Record
+    from baton.board.root import Board
+
+OnDead = Literal["requeue", "alert"]
+BY = "recovery"
+APART = 2 * clock.SECOND
+DAY = 24 * 3600 * clock.SECOND
+RESPONSE = b"\n## Response"
+RECOVERY = b"\n## Recovery"
+# What a person is told of, and nothing is changed.
+TOLD = frozenset({Verdict.STUCK, Verdict.ORPHANED, Verdict.UNKNOWN, Verdict.REAPPEARED, Verdict.TAKEN, Verdict.UNOWNED})
+
+
+class Rules(msgspec.Struct, frozen=True, kw_only=True):
+    """What may be done without a person. `approved` is the approval that counts for a text, or why none does."""
+
+    approved: Callable[[str, str, bytes], int | str]
+    alert: Callable[[Finding], None]
+    on_dead: OnDead = "requeue"
+    attempts: int = 3
+    silent: int = 10 * 60 * clock.SECOND
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """One item that is not simply at rest: what it is, why, and what is done about it."""
+
+    path: str
+    noun: str
+    verdict: Verdict
+    reason: str
+    tag: str
+    logged: str = ""
+    seen: int = -1  # the record that says so; -1 where the log knows nothing
+    worker: Worker | None = None
+    attempts: int = 0
+    session: str = ""
+    action: str = ""
+
+
+class Recovery:
+    """Looks at a board again and again; all it remembers is when it first found a worker dead."""
+
+    def __init__(self, board: Board, rules: Rules) -> None:
+        self.board = board
+        self.rules = rules
+        self._dead: dict[tuple[str, str, int], int] = {}
+        self._claimed: set[tuple[str, str]] = set()  # by the log, as far as it was read
+        self._read = -1
+
+    def survey(self, folder: str = "") -> list[Finding]:
+        """What every tagged item is, and what was claimed and has no tag any more; nothing is changed."""
+        found = [one for name, data in self._documents(folder) for one in self.look(name, data)]
+        self._follow()
+        there = {(one.path, one.noun) for one in found}
+        return found + [one for name, noun in sorted(self._claimed - there) for one in self._untagged(name, noun)]
+
+    def _follow(self) -> None:
+        """Which items the log says are claimed."""
+        for record in self.board.log.records(self._read):
+            self._read = int(record["at"])
+            item = str(record["path"]), str(record["noun"])
+            if record["event"] == "claimed":
+                self._claimed.add(item)
+            elif record["event"] in STATES:
+                self._claimed.discard(item)
+
+    def _untagged(self, name: str, noun: str) -> Iterator[Finding]:
+        try:
+            data = files.read(self.board.path(name))
+        except BatonError:
+            data = b""  # the file is gone, as its tag is
+        if not any(state_of(tag.name) in {(state, noun) for state in STATES} for tag in Text(data).own()):
+            yield self._finding(name, noun, "", data)
+
+    def look(self, name: str, data: bytes) -> Iterator[Finding]:
+        """What the items of one file are."""
+        for tag in Text(data).own():
+            state, noun = state_of(tag.name) or ("", "")
+            if state:
+                yield self._finding(name, noun, state, data)
+
+    def put_right(self, folder: str = "") -> list[Finding]:
+        """Do what each finding asks for; those that were not at rest, with what was done."""
+        now, done = clock.monotonic(), []
+        for found in self.survey(folder):
+            if found.verdict is Verdict.DEAD or found.worker is Worker.DEAD:
+                first = self._dead.setdefault((found.path, found.noun, found.seen), round(now * clock.SECOND))
+                if round(now * clock.SECOND) - first < APART:
+                    done.append(msgspec.structs.replace(found, action="a second look follows"))
+                    continue
+            if action := self.settle(found):
+                done.append(msgspec.structs.replace(found, action=action))
+        return done
+
+    def _documents(self, folder: str) -> Iterator[tuple[str, bytes]]:
+        folders = [folder or self.board.root]
+        while folders:
+            documents, more = tree.look_into(folders.pop())
+            folders += more
+            for path in documents:
+                try:
+                    data = files.read(path)
+                except BatonError:
+                    continue  # it went away, or is no text of the board
+                if any(word in data for word in (b"#delegated-", b"#claimed-", b"#next-", b"#needs-")):
+                    yield self.board.name(path), data
+
+    def _finding(self, name: str, noun: str, tag: str, data: bytes) -> Finding:
+        history = list(self.board.log.history(name, noun))
+        record = standing(history)
+        logged = str(record["event"]) if record else ""
+        worker, why = self._worker(record) if record and logged == "claimed" else (None, "")
+        found = Finding(
+            path=name,
+            noun=noun,
+            tag=tag,
+            logged=logged,
+            seen=int(record["at"]) if record else -1,
+            worker=worker,
+            verdict=verdict(tag, logged, worker),
+            reason=why
+            or (f"the log says {logged}, the tag {tag}" if logged else f"the log knows nothing of #{tag}-{noun}"),
+            attempts=max(_claims(history), data.count(RECOVERY)),
+            session=str(record.get("session", "")) if record else "",
+        )
+        if found.verdict in {Verdict.READY, Verdict.CHOSEN} and record:
+            return self._may_wait(found, record, data)
+        return found
+
+    def _may_wait(self, found: Finding, record: Record, data: bytes) -> Finding:
+        """Whether what waits for a daemon or a session may go on waiting."""
+        approved = self.rules.approved(found.path, found.noun, data)
+        if isinstance(approved, str):
+            return msgspec.structs.replace(found, verdict=Verdict.UNAPPROVED, reason=approved)
+        if found.verdict is Verdict.CHOSEN and clock.now() - int(record["time"]) > DAY:
+            return msgspec.structs.replace(found, verdict=Verdict.UNAPPROVED, reason="no session took it within a day")
+        return found
+
+    def _worker(self, record: Record) -> tuple[Worker, str]:
+        """What is known of the worker of a claim, and by what evidence."""
+        who = str(record["holder"])
+        life, name = holder.life(who), holder.readable(who)
+        if life == "unknown":
+            return Worker.UNKNOWN, f"{name} can't be seen from here"
+        if life == "dead":
+            if _is_locked(self.board, str(record.get("lock", ""))):
+                return Worker.ORPHAN, f"{name} is gone, and something that it started still runs"
+            return Worker.DEAD, f"{name} is gone"
+        if not record.get("supervised"):
+            return Worker.ALIVE, f"{name} lives; nobody watches it"
+        beaten = sessions.beaten(sessions.read(Path(self.board.root, str(record.get("session", "")))))
+        silent = clock.now() - max(beaten, int(record["time"]))
+        if silent > self.rules.silent:
+            return Worker.SILENT, f"{name} lives, and showed no progress for {silent // (60 * clock.SECOND)} min"
+        return Worker.ALIVE, f"{name} works on it"
+
+    # --- what is done ---------------------------------------------------------------------------------
+
+    def settle(self, found: Finding) -> str:
+        """Put one item right; what was done, nothing where nothing is to be done."""
+        try:
+            if found.verdict is Verdict.DEAD:
+                return self._dead_worker(found)
+            if found.verdict is Verdict.RELEASE:
+                return self._release(found)
+            if found.verdict is Verdict.FINISH:
+                self._move(found, "claimed", "done")
+                return "tagged done, as the log says"
+            if found.verdict is Verdict.RETURN:
+                self._move(found, "claimed", "needs")
+                return "tagged needs, as the log says"
+            if found.verdict is Verdict.UNAPPROVED:
+                self._move(found, found.tag, "needs", reason=found.reason)
+                self.rules.alert(found)
+                return "back on the list for a person"
+        except Conflict as moved:
+            return f"left alone: {moved}"
+        if found.verdict in TOLD:
+            self.rules.alert(found)
+            return "a person is told"
+        return ""
+
+    def _dead_worker(self, found: Finding) -> str:
+        data = files.read(self.board.path(found.path))
+        if RESPONSE in data:
+            self._move(found, "claimed", "done", reason=f"{found.reason}; its response is there")
+            return "completed: the response is there"
+        if self.rules.on_dead == "alert":
+            self.rules.alert(found)
+            return "a person is told (on_dead = alert)"
+        again = found.attempts < self.rules.attempts
+        at = self._requeue(found, "Re-queued for processing" if again else "Left for a person: no attempt is left")
+        approved = self.rules.approved(found.path, found.noun, files.read(self.board.path(found.path)))
+        if not again or isinstance(approved, str):
+            self.rules.alert(found)
+            return f"back on the list for a person: {approved if again else f'{found.attempts} attempts were made'}"
+        back = msgspec.structs.replace(found, seen=at)
+        self._move(back, "needs", "delegated", approval=approved, reason="its approval still stands")
+        return "back in the queue under its approval"
+
+    def _requeue(self, found: Finding, action: str) -> int:
+        section = recovery_section(found, action)
+        move = Move(self.board, self.board.path(found.path), found.noun, "claimed", "needs")
+        move.seen = found.seen
+        move.more = {"reason": found.reason, "wrote": sha256(section).hexdigest()}
+        move.also = lambda data: _appended(data, section)
+        return make(move, Actor(BY, ""))
+
+    def _move(self, found: Finding, origin: str, to: str, **more: str | int) -> None:
+        move = Move(self.board, self.board.path(found.path), found.noun, origin, to)
+        move.seen = found.seen
+        move.more = more
+        make(move, Actor(BY, ""))
+
+    def _release(self, found: Finding) -> str:
+        """The tag never changed, or was put back: the log follows it, while nobody else can."""
+
+        def note(data: bytes) -> bytes:
+            states = {state_of(tag.name) for tag in Text(data).own()}
+            record = standing(self.board.log.history(found.path, found.noun))
+            if (found.tag, found.noun) not in states or record is None or record["at"] != found.seen:
+                raise Conflict(f"{found.path}: somebody moved #{found.tag}-{found.noun} just now; look again")
+            more = {"from": "claimed", "by": BY, "reason": found.reason}
+            self.board.log.append(found.tag, found.path, found.noun, **more)
+            return data
+
+        files.change(self.board.path(found.path), note)
+        return f"released: it is #{found.tag}-{found.noun} again"
+
+
+def recovery_section(found: Finding, action: str) -> bytes:
+    """What is written into the file, in the words of the board's format."""
+    date = codec.iso(clock.now())[:19].replace("T", " ")
+    lines = {"Date": date, "Reason": found.reason, "Prior Session": found.session or "unknown", "Action": action}
+    return b"## Recovery\n" + "".join(f"*   **{key}**: {said}\n" for key, said in lines.items()).encode()
+
+
+def _appended(data: bytes, section: bytes) -> bytes:
+    newline = b"\r\n" if b"\r\n" in data else b"\n"
+    gap = b"" if data.endswith(b"\n") else newline
+    return data + gap + newline + section.replace(b"\n", newline)
+
+
+def _claims(history: list[Record]) -> int:
+    """How often it was claimed since a person last approved it."""
+    count = 0
+    for record in history:
+        if record["event"] == "approved":
+            break
+        count += record["event"] == "claimed"
+    return count
+
+
+def _is_locked(board: Board, lock: str) -> bool:
+    """Whether somebody holds the lock that a worker passes on to all that it starts."""
+    if not lock.isalnum():
+        return False
+    try:
+        number = os.open(lock_path(board, lock), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(number, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(number)
+    return False
+
+
+def lock_path(board: Board, lock: str) -> Path:
+    """Where the lock of one worker stands."""
+    return Path(board.state, "workers", f"{lock}.lock")

@@ -1,0 +1,104 @@
+"""Every cell of tag × last record × worker, with real files, a real log, and processes that are really gone."""
+
+import fcntl
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from baton import clock
+from baton.board.evidence import COLUMNS, TABLE, WORKERS, Verdict, Worker, verdict
+from baton.board.moves import standing
+from baton.board.recovery import APART, Recovery, Rules, lock_path
+from baton.board.root import board_of
+from baton.board.tags import Text
+from baton.stores import holder
+from baton.testing.virtual import VirtualClock
+
+# What becomes of an item: - nothing, n the tag is needs, d done, q needs and then delegated again, ~ the log
+# follows the tag, ! a person is told.
+CELLS = """
+log        none  needs  delegated  next  claimed  done
+-          -     -      n!         n!    !        -
+needs      -     -      n!         n!    n        -
+delegated  -     -      -          n!    !        -
+next       -     -      n!         -     !        -
+done       -     -      !          !     d        -
+removed    -     -      n!         n!    !        -
+alive      !     !      !          !     -        -
+silent     !     !      !          !     !        -
+orphan     !     !      !          !     !        -
+dead       -     -      ~          ~     q        -
+unknown    !     !      !          !     !        -
+"""
+ROWS = [line.split() for line in CELLS.strip().splitlines()]
+EXPECTED = {(row[0], tag): cell for row in ROWS[1:] for tag, cell in zip(ROWS[0][1:], row[1:], strict=True)}
+
+
+@pytest.fixture
+def board(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    (tmp_path / "board" / ".baton").mkdir(parents=True)
+    found, _ = board_of(str(tmp_path / "board"))
+    yield found
+    found.log.close()
+
+
+def gone():
+    """The identity of a process of this host that has ended."""
+    code = "from baton.stores import holder; print(holder.identity())"
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
+
+
+class Told(list):
+    def rules(self, **more):
+        return Rules(approved=lambda *_: 7, alert=self.append, **more)
+
+
+def item(board, tag):
+    path = Path(board.path("x.md"))
+    path.write_text(f"# t\n**Tags**: {f'#{tag}-fix ' if tag else ''}#P1\n\nbody\n")
+    return path
+
+
+def claimed(board, worker):
+    who = {"dead": gone, "orphan": gone, "unknown": lambda: "far/boot/1/1/x"}.get(worker, holder.identity)()
+    more = {"holder": who, "supervised": int(worker == "silent"), "lock": "abc"}
+    board.log.append("claimed", "x.md", "fix", **more)
+
+
+@pytest.mark.parametrize(("row", "tag"), EXPECTED)
+def test_every_cell_is_decided_and_done(board, row, tag):
+    cell, tag = EXPECTED[row, tag], "" if tag == "none" else tag
+    told, workers = Told(), {one.value for one in Worker}
+    path, lock = item(board, tag), lock_path(board, "abc")
+    with clock.use(VirtualClock()) as now:
+        if row in workers:
+            claimed(board, row)
+        elif row != "-":
+            board.log.append(row, "x.md", "fix")
+        lock.parent.mkdir(parents=True, exist_ok=True)
+        with lock.open("w") as held:
+            if row == "orphan":
+                fcntl.flock(held, fcntl.LOCK_EX)
+            recovery = Recovery(board, told.rules())
+            now.advance(3600)
+            recovery.put_right()
+            now.advance(APART / clock.SECOND)
+            recovery.put_right()
+    tags = [one.name for one in Text(path.read_bytes()).own()]
+    last = standing(board.log.history("x.md", "fix"))
+    wanted = {"n": "needs", "d": "done", "q": "delegated"}.get(cell[0], tag)
+    assert tags == [*([f"{wanted}-fix"] if wanted else []), "P1"]
+    assert bool(told) == ("!" in cell)
+    if cell[0] in "ndq~":
+        assert last["event"] == wanted
+    assert (b"## Recovery" in path.read_bytes()) == (cell == "q")
+
+
+def test_the_table_has_no_hole():
+    assert set(TABLE) == {"", "needs", "delegated", "next", "done", "removed"}
+    assert set(WORKERS) == set(Worker)
+    assert all(len(row) == len(COLUMNS) for row in [*TABLE.values(), *WORKERS.values()])
+    assert verdict("claimed", "claimed") is Verdict.UNKNOWN
