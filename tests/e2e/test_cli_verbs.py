@@ -101,7 +101,7 @@ def test_every_verb_teaches_with_an_example(verb, baton):
     if verb != "demo":
         assert "example" in out
         assert "--json" in out
-        assert "--store" in out
+        assert ("--store" in out) == load(verb).stored
     assert baton("help", *verb.split())[1] == out
 
 

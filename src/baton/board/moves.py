@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from baton.board.log import Record
     from baton.board.root import Board
 
+    Event = tuple[str, str, Record]  # its name, the noun of the item, what else is said
+
 REMOVED = "removed"
 WITHDRAWN = "withdrawn"
 LATE = "late"
@@ -47,92 +49,149 @@ class Move:
 
 def make(move: Move, actor: Actor) -> int:
     """Make a move; the position of its record, which is the epoch where it claims."""
-    log, positions = move.board.log, list[int]()
     if not move.forced:
         _legal(move)
+    _look(move)
 
     def edit(data: bytes) -> bytes:
-        tag = _tag(move, data)
+        found = _found(move, data)
         if move.seen >= 0:
             _unchanged(move)
         elif move.origin == "claimed" and not move.forced:
             _owned(move, actor)
-        new = replaced(data, [tag], [f"{move.to}-{move.noun}"] if move.to else [])
+        new = replaced(data, found, [f"{move.to}-{move.noun}"] if move.to else [])
         return move.also(new) if move.also is not None else new
 
-    def note(_old: bytes, _new: bytes) -> None:
-        fields: Record = {"from": move.origin, "by": actor.by, **move.more}
+    def events(_old: bytes, _new: bytes) -> list[Event]:
+        fields: Record = {"from": move.origin, **move.more}
         if move.to == "claimed":
             fields.update(holder=actor.holder, supervised=int(actor.supervised))
+        if move.line:
+            fields["line"] = move.line
         if move.forced:
             fields["forced"] = 1
-        positions.append(log.append(move.to or REMOVED, move.name, move.noun, **fields))
+        return [(move.to or REMOVED, move.noun, fields)]
+
+    return write(move.board, move.path, edit, events, actor)[0]
+
+
+def write(
+    board: Board, path: str, edit: Callable[[bytes], bytes], events: Callable[[bytes, bytes], list[Event]], actor: Actor
+) -> list[int]:
+    """Change a file, after the records of what is about to happen; none where nothing is to be changed."""
+    log, name = board.log, board.name(path)
+    written: list[tuple[str, int]] = []
+
+    def note(old: bytes, new: bytes) -> None:
+        for event, noun, fields in events(old, new):
+            written.append((noun, log.append(event, name, noun, by=actor.by, **fields)))
 
     try:
-        files.change(move.path, edit, note)
+        files.change(path, edit, note)
     except BaseException:
-        if positions:
-            log.append(WITHDRAWN, move.name, move.noun, of=positions[0], by=actor.by)
+        for noun, position in written:
+            log.append(WITHDRAWN, name, noun, of=position, by=actor.by)
         raise
-    return positions[0]
+    return [position for _, position in written]
 
 
-def standing(history: Iterable[Record]) -> Record | None:
+def origin_of(board: Board, path: str, line: int, noun: str, states: list[str]) -> str:
+    """In which of these states an item is, at a first look; the first one where it is in none."""
+    if len(states) == 1:
+        return states[0]
+    there = _states(Text(files.read(path)), line, noun)
+    found = [state for state in states if f"{state}-{noun}" in there]
+    if len(found) > 1:
+        raise Conflict(f"{board.name(path)}: it is {' and '.join(f'#{one}-{noun}' for one in found)}; name only one")
+    return found[0] if found else states[0]
+
+
+def already(move: Move, actor: Actor) -> bool:
+    """Whether a program asks again for what it holds: then it has it, and nothing is to be done."""
+    mine = actor.claim
+    if mine is None or move.to != "claimed" or (mine.path, mine.noun) != (move.name, move.noun) or move.line:
+        return False
+    if f"claimed-{move.noun}" not in _states(Text(files.read(move.path)), 0, move.noun):
+        return False
+    _current(move, actor)
+    return True
+
+
+def standing(history: Iterable[Record], line: int = 0) -> Record | None:
     """The newest record of an item that says where it stands, of its history with the newest first."""
     withdrawn = set()
     for record in history:
         if record["event"] == WITHDRAWN:
             withdrawn.add(record["of"])
-        elif record["event"] in STATES and record["at"] not in withdrawn:
+        elif record["event"] in STATES and record["at"] not in withdrawn and record.get("line", 0) == line:
             return record
     return None
 
 
+def _standing(move: Move) -> Record | None:
+    return standing(move.board.log.history(move.name, move.noun), move.line)
+
+
 def _legal(move: Move) -> None:
-    to = [f"{move.to}-{move.noun}"] if move.to else []
-    if reason := refusal([f"{move.origin}-{move.noun}"], to):
-        raise Refused(f"{move.name}: {reason}")
+    if reason := refusal([f"{move.origin}-{move.noun}"], [f"{move.to}-{move.noun}"] if move.to else []):
+        raise Refused(f"{move.name}: {reason}. A person may --force it")
 
 
-def _tag(move: Move, data: bytes) -> Tag:
-    """The tag that is to move; else who was faster."""
+def _states(text: Text, line: int, noun: str) -> list[str]:
+    """The tags that say in which state an item is: one, unless somebody wrote more."""
+    there = text.at(line) if line else text.own()
+    return [tag.name for tag in there if (state_of(tag.name) or ("", ""))[1] == noun]
+
+
+def _look(move: Move) -> None:
+    """Answer who comes too late without a lock; only what certainly stands there counts, for a save may go on."""
+    data = files.read(move.path)
+    if f"#{move.origin}-{move.noun}".encode() not in data and f"#claimed-{move.noun}".encode() in data:
+        found = _states(Text(data), move.line, move.noun)
+        if f"claimed-{move.noun}" in found:
+            raise _lost(move, found)
+
+
+def _found(move: Move, data: bytes) -> list[Tag]:
+    """The tag that is to move, perhaps written twice; else who was faster."""
     text = Text(data)
+    states = _states(text, move.line, move.noun)
     there = text.at(move.line) if move.line else text.own()
-    states = [tag for tag in there if (state_of(tag.name) or ("", ""))[1] == move.noun]
-    for tag in states:
-        if tag.name == f"{move.origin}-{move.noun}":
-            return tag
-    raise _lost(move, [tag.name for tag in states])
+    wanted = f"{move.origin}-{move.noun}"
+    found = [tag for tag in there if tag.name == wanted]
+    if not found or (set(states) != {wanted} and not move.forced):
+        raise _lost(move, states)
+    return found
 
 
 def _lost(move: Move, found: list[str]) -> Exception:
     where = f"line {move.line}" if move.line else "the Tags line"
     wanted = f"{move.name}: no #{move.origin}-{move.noun} on {where}"
     if f"claimed-{move.noun}" in found:
-        record = standing(move.board.log.history(move.name, move.noun))
+        record = _standing(move)
         if record is not None and record["event"] == "claimed":
             return Held(f"{wanted}: already claimed by {holder.readable(str(record['holder']))} (claim {record['at']})")
         return Held(f"{wanted}: already claimed, by somebody of whom the log knows nothing")
+    if f"{move.origin}-{move.noun}" in found:
+        return Conflict(f"{move.name}: it is #{' and #'.join(found)} at once; remove all but one with --force")
     if found:
         return Conflict(f"{wanted}: it is #{', #'.join(found)} by now")
     return NotFound(f"{wanted}; `baton tag find '#*-{move.noun}'` shows where it stands")
 
 
 def _unchanged(move: Move) -> None:
-    record = standing(move.board.log.history(move.name, move.noun))
+    record = _standing(move)
     if record is None or record["at"] != move.seen:
         raise Conflict(f"{move.name}: somebody moved #{move.origin}-{move.noun} just now; look again")
 
 
 def _owned(move: Move, actor: Actor) -> None:
     """What is claimed moves on by its owner, or when its owner is certainly gone."""
-    record = standing(move.board.log.history(move.name, move.noun))
     mine = actor.claim
     if mine is not None and (mine.path, mine.noun) == (move.name, move.noun):
-        if record is None or record["at"] != mine.epoch:
-            move.board.log.append(LATE, move.name, move.noun, by=actor.by, epoch=mine.epoch, to=move.to or REMOVED)
-            raise Fenced(f"{move.name}: claim {mine.epoch} is over, a newer one counts; nothing was changed")
+        _current(move, actor)
         return
+    record = _standing(move)
     if record is None or record["event"] != "claimed":
         return  # a tag that somebody wrote by hand; the log says that this move was made without a claim
     owner = str(record["holder"])
@@ -142,3 +201,11 @@ def _owned(move: Move, actor: Actor) -> None:
         f"{move.name}: {holder.readable(owner)} holds it (claim {record['at']}) and is not known to be dead; "
         "end it first, or --force if you know better"
     )
+
+
+def _current(move: Move, actor: Actor) -> None:
+    """The claim of a program must be the one that counts; else what it wants is noted as late."""
+    record, mine = standing(move.board.log, move.name, move.noun), actor.claim
+    if mine is not None and (record is None or record["at"] != mine.epoch):
+        move.board.log.append(LATE, move.name, move.noun, by=actor.by, epoch=mine.epoch, to=move.to or REMOVED)
+        raise Fenced(f"{move.name}: claim {mine.epoch} is over, a newer one counts; nothing was changed")

@@ -29,6 +29,11 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _dispatch(words: list[str]) -> int:
+    if words[:1] in (["tag"], ["await-tag"]):  # agents call them all the time: nothing else is imported
+        from baton.cli import fast
+
+        if (code := fast.run(words)) is not None:
+            return code
     from baton.cli import overview, verbs
 
     first = _leading(words)

@@ -11,37 +11,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from baton import config
+from baton.cli.exits import code_of
 from baton.cli.screen import Columns, Screen, complain, in_store
 from baton.cli.verbs import VERBS
-from baton.errors import (
-    AuditBroken,
-    BatonError,
-    Conflict,
-    Fenced,
-    Malformed,
-    NotFound,
-    Refused,
-    StoreError,
-    TimedOut,
-    Unfinished,
-)
+from baton.errors import BatonError, Malformed, NotFound
 from baton.protocol import codec
 
 if TYPE_CHECKING:
     from baton.relay import Relay
 
-# The first that fits counts.
-EXITS: tuple[tuple[type[BatonError], int], ...] = (
-    (Fenced, 3),
-    (Refused, 3),
-    (AuditBroken, 3),
-    (TimedOut, 124),
-    (NotFound, 1),
-    (Conflict, 1),
-    (Unfinished, 1),
-    (Malformed, 2),
-    (StoreError, 2),
-)
 CURE = "check the name and the folder; `baton agents register AGENT` makes a store, `baton demo` shows how it works"
 
 
@@ -59,6 +37,7 @@ class Verb(NamedTuple):
     arguments: tuple[Argument, ...]
     examples: tuple[str, ...]
     columns: tuple[Columns, ...]  # of what it prints as a table
+    stored: bool  # whether it works on a store
 
 
 def argument(*names: str, **options: Any) -> Argument:
@@ -67,10 +46,10 @@ def argument(*names: str, **options: Any) -> Argument:
 
 
 def verb(
-    *arguments: Argument, examples: tuple[str, ...], columns: tuple[Columns, ...] = ()
+    *arguments: Argument, examples: tuple[str, ...], columns: tuple[Columns, ...] = (), stored: bool = True
 ) -> Callable[[Callable[[Call], int]], Verb]:
     """Make a function a verb; its docstring is the help."""
-    return lambda function: Verb(function, arguments, examples, columns)
+    return lambda function: Verb(function, arguments, examples, columns, stored)
 
 
 def counting(least: int) -> Callable[[str], int]:
@@ -171,6 +150,9 @@ def parser(name: str) -> argparse.ArgumentParser:
     for names, options in found.arguments:
         made.add_argument(*names, **options)
     made.add_argument("--json", action="store_true", help="one JSON document, or JSON Lines where there may be many")
+    if not found.stored:
+        made.set_defaults(store=None, agents=None)
+        return made
     made.add_argument("--store", metavar="URL", help="where it is remembered; else BATON_STORE, else .baton/baton.db")
     made.add_argument("--agents", metavar="FILE", help="the agents.toml that is in force; else BATON_AGENTS, else none")
     return made
@@ -178,7 +160,7 @@ def parser(name: str) -> argparse.ArgumentParser:
 
 def load(name: str) -> Verb:
     """Import a verb."""
-    found: Verb = getattr(import_module(f"baton.cli.{VERBS[name][0]}"), name.replace(" ", "_"))
+    found: Verb = getattr(import_module(f"baton.cli.{VERBS[name][0]}"), name.replace(" ", "_").replace("-", "_"))
     return found
 
 
@@ -198,7 +180,7 @@ def run(name: str, words: list[str]) -> int:
     except BatonError as error:
         said = in_store(str(error), call.screen.store if call else "")
         complain(said, type(error).__name__, as_json="--json" in words, more=_more(error))
-        return next((code for kind, code in EXITS if isinstance(error, kind)), 2)
+        return code_of(error)
     except OSError as error:
         if isinstance(error, BrokenPipeError):
             raise

@@ -19,6 +19,12 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "worker": ("work", "serve the agents of your own module"),
         "run": ("work", "run one workflow and print its answer"),
     },
+    "Coordinate with tags in Markdown files": {
+        "tag add": ("tag", "put work on the list: #needs-X; or any other tag"),
+        "tag swap": ("tag", "take work, or say that it is done; one of many wins"),
+        "tag remove": ("tag", "take a tag away, or dismiss what nobody approved yet"),
+        "tag find": ("tag", "the files with a tag; '#needs-*' is what waits"),
+    },
     "Decide as a person": {
         "waiting": ("people", "what waits for a person"),
         "approve": ("people", "let a waiting handoff start"),
