@@ -61,6 +61,8 @@ def state_dir() -> Path:
 
 def config_dir() -> Path:
     """Where this user's own settings stand, outside of every repository."""
+    from pathlib import Path
+
     base = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
     return Path(base) / "baton"
 

@@ -53,7 +53,7 @@ def events(path):
 
 
 def test_a_swap_changes_the_tag_and_nothing_else(baton, file):
-    os.chmod(file, 0o640)
+    file.chmod(0o640)
     code, out, _ = baton("tag", "swap", FIX, "#delegated-fix", "#claimed-fix")
     assert code == 0
     assert "#claimed-fix" in out

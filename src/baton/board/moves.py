@@ -205,7 +205,7 @@ def _owned(move: Move, actor: Actor) -> None:
 
 def _current(move: Move, actor: Actor) -> None:
     """The claim of a program must be the one that counts; else what it wants is noted as late."""
-    record, mine = standing(move.board.log, move.name, move.noun), actor.claim
+    record, mine = _standing(move), actor.claim
     if mine is not None and (record is None or record["at"] != mine.epoch):
         move.board.log.append(LATE, move.name, move.noun, by=actor.by, epoch=mine.epoch, to=move.to or REMOVED)
         raise Fenced(f"{move.name}: claim {mine.epoch} is over, a newer one counts; nothing was changed")
