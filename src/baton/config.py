@@ -111,3 +111,8 @@ def board_root() -> str:
 def board_claim() -> str:
     """Which claim this process works under, as `PATH#NOUN:EPOCH`: BATON_CLAIM, set by whoever started it."""
     return os.environ.get("BATON_CLAIM", "")
+
+
+def approval_lasts() -> str:
+    """How long an approval counts: BATON_APPROVAL_LASTS, else a week."""
+    return os.environ.get("BATON_APPROVAL_LASTS") or "7d"

@@ -7,8 +7,9 @@ import pytest
 
 from baton import clock
 from baton.board.actor import Actor
+from baton.board.approvals import approve
 from baton.board.claims import FileClaims
-from baton.board.moves import Move, make
+from baton.board.moves import Move
 from baton.board.root import board_of
 from baton.stores import open_store
 from baton.testing.contracts import (
@@ -57,7 +58,7 @@ class OnBoard:
         path.write_text(f"# t\n**Tags**: #needs-{agent} #P{min(rank, 2)}\n")
         move = Move(board, str(path), agent, "needs", "delegated")
         move.more = {"rank": rank}
-        make(move, Actor("ann", ""))
+        approve(move, Actor("ann", ""))
         return f"{name}#{agent}"
 
 

@@ -130,8 +130,6 @@ def test_an_item_has_one_state(baton, file):
         ("delegated-a", "done-a", "#claimed-a (a worker took it)"),
         ("delegated-a", "next-a", "needs"),
         ("done-a", "needs-a", "nothing, it is an end"),
-        ("needs-a", "delegated-a", "baton review"),
-        ("needs-a", "next-a", "baton review"),
     ],
 )
 def test_what_is_not_legal_is_refused_with_what_is(old, new, said, baton, file):
@@ -141,6 +139,25 @@ def test_what_is_not_legal_is_refused_with_what_is(old, new, said, baton, file):
     assert code == 3
     assert said in err
     assert file.read_bytes() == text
+
+
+@pytest.mark.parametrize("to", ["delegated", "next"])
+def test_from_needs_on_it_goes_by_a_persons_approval(to, baton, file, monkeypatch):
+    text = b"# a\n**Tags**: #needs-a #P2\n- b #needs-a\n"
+    file.write_bytes(text)
+    monkeypatch.setenv("BATON_CLAIM", f"{FIX}#a:1")
+    code, _, err = baton("tag", "swap", FIX, "#needs-a", f"#{to}-a")
+    assert code == 3
+    assert "for a person" in err
+    monkeypatch.delenv("BATON_CLAIM")
+    code, _, err = baton("tag", "swap", FIX, "#needs-a", f"#{to}-a", "--inline", "3")
+    assert code == 3
+    assert "baton review" in err
+    assert file.read_bytes() == text
+    assert baton("tag", "swap", FIX, "#needs-a,#P2", f"#{to}-a,#P0")[0] == 0
+    assert tags_line(file) == f"**Tags**: #{to}-a #P0"
+    approved, moved = events(file)[-2:]
+    assert (approved["event"], approved["weights"], moved["approval"]) == ("approved", "P0", approved["at"])
 
 
 def test_force_is_a_persons_and_is_written_down(baton, file, monkeypatch):

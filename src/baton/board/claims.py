@@ -96,6 +96,8 @@ class FileClaims:
             move = Move(self.board, self.board.path(name), noun, origin, state)
             move.seen = int(record["at"]) if record is not None else -1
             move.more = {"epoch": step.epoch or 0, "reason": step.reason, "outcome": outcome}
+            if state == "delegated":  # under the approval that it had
+                move.more["approval"] = _approval(self.board.log.history(name, noun))
             if step.uncount:
                 move.more["uncount"] = 1
             make(move, Actor(step.by or "supervisor", ""))
@@ -200,6 +202,11 @@ def _approved(history: list[Record]) -> int:
         if record["event"] == "delegated":
             first = int(record["at"])
     return first
+
+
+def _approval(history: Iterator[Record]) -> int:
+    """The newest approval under which an item moved; 0 where there is none."""
+    return next((int(record["approval"]) for record in history if "approval" in record), 0)
 
 
 def _lease(history: Iterator[Record]) -> int:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 REMOVED = "removed"
 WITHDRAWN = "withdrawn"
 LATE = "late"
+APPROVED = frozenset({"delegated", "next"})  # where an item gets from needs by a person's approval
 STATES = frozenset({"needs", "delegated", "next", "claimed", "done", REMOVED})
 
 
@@ -60,7 +61,9 @@ def make(move: Move, actor: Actor) -> int:
         elif move.origin == "claimed" and not move.forced:
             _owned(move, actor)
         new = replaced(data, found, [f"{move.to}-{move.noun}"] if move.to else [])
-        return move.also(new) if move.also is not None else new
+        new = move.also(new) if move.also is not None else new
+        _approved(move)
+        return new
 
     def events(_old: bytes, _new: bytes) -> list[Event]:
         fields: Record = {"from": move.origin, **move.more}
@@ -135,6 +138,15 @@ def _standing(move: Move) -> Record | None:
 def _legal(move: Move) -> None:
     if reason := refusal([f"{move.origin}-{move.noun}"], [f"{move.to}-{move.noun}"] if move.to else []):
         raise Refused(f"{move.name}: {reason}. A person may --force it")
+
+
+def _approved(move: Move) -> None:
+    """From needs on an item goes by the approval of a person, which `approvals` has noted."""
+    if move.origin == "needs" and move.to in APPROVED and "approval" not in move.more and not move.forced:
+        raise Refused(
+            f"{move.name}: #{move.to}-{move.noun} takes the approval of a person; give it in `baton review`, "
+            "or in a terminal of your own with `baton review --approve FILE`"
+        )
 
 
 def _states(text: Text, line: int, noun: str) -> list[str]:

@@ -15,12 +15,11 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from baton import clock
-from baton.board import files, sessions, tree
+from baton.board import files, sessions, tree, wrote
 from baton.board.actor import Actor
 from baton.board.evidence import Verdict, Worker, verdict
 from baton.board.moves import STATES, Move, make, standing
 from baton.board.tags import Text, state_of
-from baton.digest import sha256
 from baton.errors import BatonError, Conflict
 from baton.protocol import codec
 from baton.stores import holder
@@ -227,11 +226,11 @@ class Recovery:
         return "back in the queue under its approval"
 
     def _requeue(self, found: Finding, action: str) -> int:
-        section = recovery_section(found, action)
+        lines = recovery_section(found, action)
         move = Move(self.board, self.board.path(found.path), found.noun, "claimed", "needs")
         move.seen = found.seen
-        move.more = {"reason": found.reason, "wrote": sha256(section).hexdigest()}
-        move.also = lambda data: _appended(data, section)
+        move.more = {"reason": found.reason}
+        move.also = lambda data: wrote.section(self.board, found.path, data, lines)
         return make(move, Actor(BY, ""))
 
     def _move(self, found: Finding, origin: str, to: str, **more: str | int) -> None:
@@ -256,17 +255,11 @@ class Recovery:
         return f"released: it is #{found.tag}-{found.noun} again"
 
 
-def recovery_section(found: Finding, action: str) -> bytes:
+def recovery_section(found: Finding, action: str) -> list[str]:
     """What is written into the file, in the words of the board's format."""
     date = codec.iso(clock.now())[:19].replace("T", " ")
     lines = {"Date": date, "Reason": found.reason, "Prior Session": found.session or "unknown", "Action": action}
-    return b"## Recovery\n" + "".join(f"*   **{key}**: {said}\n" for key, said in lines.items()).encode()
-
-
-def _appended(data: bytes, section: bytes) -> bytes:
-    newline = b"\r\n" if b"\r\n" in data else b"\n"
-    gap = b"" if data.endswith(b"\n") else newline
-    return data + gap + newline + section.replace(b"\n", newline)
+    return ["## Recovery", *(f"*   **{key}**: {said}" for key, said in lines.items())]
 
 
 def _claims(history: list[Record]) -> int:

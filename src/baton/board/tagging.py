@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from baton.board.moves import Event
     from baton.board.root import Board
 
-APPROVED = {"delegated", "next"}  # where an item gets from needs by a person's approval
 TAGGED = "tagged"
 
 
@@ -117,8 +116,10 @@ def swap(place: Place, old: list[str], new: list[str], actor: Actor) -> Done:
         return _swap_words(place, old, new, actor)
     if moves.already(move, actor):
         return Done("claimed", move.noun, actor.claim.epoch if actor.claim else 0, changed=False)
-    if move.origin == "needs" and move.to in APPROVED:
-        return _approve(place, move, actor)
+    if move.origin == "needs" and move.to in moves.APPROVED:
+        from baton.board.approvals import approve
+
+        return Done(str(move.to), move.noun, approve(move, actor))
     return Done(move.to or moves.REMOVED, move.noun, moves.make(move, actor))
 
 
@@ -175,19 +176,6 @@ def _swap_words(place: Place, old: list[str], new: list[str], actor: Actor) -> D
         return _events([name for name in new if name not in was], [name for name in old if name in was - now], place)
 
     return _done([], moves.write(place.board, place.path, edit, events, actor))
-
-
-def _approve(place: Place, move: Move, actor: Actor) -> Done:
-    """From needs on it goes by a person's approval alone."""
-    try:
-        from baton.board.approvals import approve  # type: ignore[import-not-found, unused-ignore]
-    except ImportError:
-        raise Refused(
-            f"{place.name}: #{move.to}-{move.noun} takes a person's approval; give it in `baton review`"
-        ) from None
-    inline = {"line": place.line} if place.line else {}
-    position: int = approve(place.board, place.path, move.noun, str(move.to), actor, **inline)
-    return Done(str(move.to), move.noun, position)
 
 
 def _legal(place: Place, old: list[str], new: list[str]) -> None:
