@@ -2,6 +2,8 @@
 
 import json
 import os
+import threading
+import time
 
 import pytest
 
@@ -240,3 +242,60 @@ def test_the_plain_reader_and_argparse_read_the_same(baton, file):
         assert b"needs-chores" not in file.read_bytes()
     assert baton("--json", "tag", "find", "P1") == baton("tag", "find", "P1", "--json")
     assert baton("tag", "find", "--", "P1") == (0, f"{FIX}\n", "")
+
+
+def test_await_tag_returns_at_once_where_it_stands(baton):
+    code, out, _ = baton("await-tag", FIX, "#delegated-*")
+    assert (code, out) == (0, "already there\nfile: sessions/fix.md\ntag: #delegated-fix\ntitle: Fix it\n")
+    code, out, _ = baton("await-tag", "--dir", "sessions", "P1", "--json")
+    assert json.loads(out) == {"file": "sessions/fix.md", "tag": "P1", "title": "Fix it"}
+
+
+def later(action):
+    thread = threading.Timer(0.3, action)
+    thread.start()
+    return thread
+
+
+@pytest.mark.parametrize("where", [(FIX,), ("--dir", "sessions")])
+@pytest.mark.parametrize("save", ["swap", "in place", "rename"])
+def test_await_tag_wakes_when_the_tag_comes(where, save, baton, file):
+    def come():
+        text = REQUEST.replace(b"#delegated-fix", b"#claimed-fix")
+        if save == "swap":
+            main(["tag", "swap", FIX, "#delegated-fix", "#claimed-fix"])
+        elif save == "in place":
+            file.write_bytes(text)
+        else:
+            file.with_suffix(".new").write_bytes(text)
+            file.with_suffix(".new").replace(file)
+
+    thread = later(come)
+    began = time.monotonic()
+    code, out, _ = baton("await-tag", *where, "#claimed-fix", "--timeout", "30")
+    thread.join()
+    assert code == 0
+    assert "tag: #claimed-fix\ntitle: Fix it\n" in out
+    assert "already there" not in out
+    assert 0.2 < time.monotonic() - began < 20
+
+
+def test_await_tag_does_not_take_what_the_text_mentions(baton):
+    code, _, err = baton("await-tag", FIX, "#needs-chores", "--timeout", "0.2s")
+    assert code == 124
+    assert "did not come" in err
+
+
+def test_await_tag_says_when_the_file_goes(baton, file):
+    thread = later(file.unlink)
+    code, _, err = baton("await-tag", FIX, "#done-fix", "--timeout", "30s")
+    thread.join()
+    assert code == 1
+    assert "gone" in err
+    assert baton("await-tag", FIX, "#done-fix")[0] == 1
+
+
+def test_await_tag_needs_a_tag(baton):
+    code, _, err = baton("await-tag", FIX)
+    assert code == 2
+    assert "FILE and TAG" in err

@@ -52,7 +52,7 @@ def find(pattern: str, paths: list[str], *, tags_only: bool = False) -> list[Hit
     """The tags that fit, in order of their files and lines; a file that several paths lead to is shown once."""
     literal = b"#" + pattern.partition("*")[0].encode()
     hits, seen = list[Hit](), set[str]()
-    for shown, real in [_start(path) for path in paths or [_where()]]:
+    for shown, real in [start(path) for path in paths or [_where()]]:
         for name, data in _with(literal, real):
             path = join(real, name) if name else real
             if path not in seen:
@@ -75,12 +75,12 @@ def _where() -> str:
     return SESSIONS if isdir(board_of(SESSIONS)[1]) else "."
 
 
-def _start(path: str) -> tuple[str, str]:
+def start(path: str) -> tuple[str, str]:
     """How a path is shown, and where it really is; in a linked worktree that is elsewhere."""
     _, real = board_of(path)
     if not os.path.lexists(real):
         raise NotFound(f"{path}: no such folder or file to look into; name one that is there")
-    if not os.path.samefile(real, path) if os.path.exists(path) else True:
+    if not os.path.exists(path) or not os.path.samefile(real, path):
         return real, real
     return ("" if path == "." else path.rstrip("/") or "/"), real
 

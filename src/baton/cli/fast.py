@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 
+from baton import clock
 from baton.board import tagging
 from baton.board.log import encode
 from baton.cli.exits import code_of
@@ -27,6 +28,8 @@ class Given:
 
     words: list[str]
     inline = 0
+    timeout = ""
+    dir = ""
     force = context = json = tags_only = False
 
     def __init__(self) -> None:
@@ -39,8 +42,9 @@ TAKES: dict[str, tuple[int, int, tuple[str, ...]]] = {
     "tag remove": (2, 2, ("--inline", "--force", "--json")),
     "tag swap": (3, 3, ("--inline", "--force", "--json")),
     "tag find": (1, 1000, ("--context", "--tags-only", "--json")),
+    "await-tag": (1, 2, ("--dir", "--timeout", "--json")),
 }
-VALUED = {"--inline"}
+VALUED = {"--inline", "--timeout", "--dir"}
 
 
 def run(words: list[str]) -> int | None:
@@ -166,6 +170,35 @@ def _show(hit: Hit) -> None:
     print()
 
 
+def await_tag(given: Any) -> int | None:
+    """`await-tag`."""
+    from baton.board import waiting
+
+    if (len(given.words) != 1) if given.dir else (len(given.words) != 2):
+        return None
+    tag = tagging.read_pattern(given.words[-1])
+    until = None
+    if given.timeout:
+        until = clock.monotonic() + _seconds(given.timeout)
+    found, at_once = waiting.wait(given.dir or given.words[0], tag, until)
+    if given.json:
+        print(encode({"file": found.path, "tag": found.name, "title": found.title()}).decode())
+        return 0
+    if at_once:
+        print("already there")
+    print(f"file: {_path(found.path)}\ntag: #{found.name}\ntitle: {safe(found.title())}")
+    return 0
+
+
+def _seconds(text: str) -> float:
+    bare = text.removesuffix("s")
+    if bare.isascii() and bare.isdecimal() and len(bare) < 10:
+        return float(bare)
+    from baton.cli.call import seconds
+
+    return seconds(text, "--timeout")
+
+
 def _complain(error: BatonError, *, as_json: bool) -> None:
     """An error as every verb says it."""
     if as_json:
@@ -173,9 +206,10 @@ def _complain(error: BatonError, *, as_json: bool) -> None:
     print(f"error: {safe(error)}", file=sys.stderr, flush=True)
 
 
-DOES: dict[str, Callable[[Any], int]] = {
+DOES: dict[str, Callable[[Any], int | None]] = {
     "tag add": add,
     "tag remove": remove,
     "tag swap": swap,
     "tag find": find,
+    "await-tag": await_tag,
 }

@@ -6,6 +6,7 @@ from typing import Any
 
 from baton.cli import fast
 from baton.cli.call import Call, argument, verb
+from baton.errors import Malformed
 
 FILE = argument("file", metavar="FILE", help="a Markdown file; in a linked worktree, that of the main one is meant")
 INLINE = argument(
@@ -99,3 +100,24 @@ def tag_find(call: Call) -> int:
     Code, comments, front matter and links hold no tags. Hidden folders, node_modules and links are left out.
     """
     return fast.find(_given(call, "tag", "paths"))
+
+
+@verb(
+    argument("words", nargs="+", metavar="FILE TAG", help="the file, and the tag; with --dir only the tag"),
+    argument("--dir", metavar="PATH", default="", help="any file in this folder"),
+    argument("--timeout", metavar="TIME", default="", help="give up after this long, exit 124; else it waits"),
+    examples=(
+        "baton await-tag sessions/RESEARCH_REQUEST_SIZE.md '#done-research' --timeout 30m",
+        "baton await-tag --dir sessions '#needs-*'",
+    ),
+    stored=False,
+)
+def await_tag(call: Call) -> int:
+    """Wait until a tag stands on the Tags line of a file; at once where it stands there already.
+
+    It wakes when the file changes. Exit 1 says that the file is gone.
+    """
+    code = fast.await_tag(call.args)
+    if code is None:
+        raise Malformed("baton await-tag: give FILE and TAG, or --dir PATH and TAG; `baton await-tag --help` shows it")
+    return code

@@ -24,6 +24,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "tag swap": ("tag", "take work, or say that it is done; one of many wins"),
         "tag remove": ("tag", "take a tag away, or dismiss what nobody approved yet"),
         "tag find": ("tag", "the files with a tag; '#needs-*' is what waits"),
+        "await-tag": ("tag", "wait until a file has a tag"),
     },
     "Decide as a person": {
         "waiting": ("people", "what waits for a person"),
