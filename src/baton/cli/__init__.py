@@ -5,6 +5,17 @@ from __future__ import annotations
 import os
 import sys
 
+FAST = ("tag", "await-tag")  # agents call them all the time: for them nothing else is imported
+
+
+def program() -> None:
+    """Be a process of its own. After a fast verb it ends at once: Python would only tidy up, a sixth of the time."""
+    code = main()
+    if sys.argv[1:2] and sys.argv[1] in FAST:
+        sys.stderr.flush()
+        os._exit(code)
+    sys.exit(code)
+
 
 def main(argv: list[str] | None = None) -> int:
     """Run one verb; the exit code says how it ended."""
@@ -29,7 +40,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _dispatch(words: list[str]) -> int:
-    if words[:1] in (["tag"], ["await-tag"]):  # agents call them all the time: nothing else is imported
+    if words and words[0] in FAST:
         from baton.cli import fast
 
         if (code := fast.run(words)) is not None:

@@ -11,7 +11,6 @@ import sys
 from baton import clock
 from baton.board import tagging
 from baton.board.log import encode
-from baton.cli.exits import code_of
 from baton.errors import BatonError, Malformed, safe
 
 TYPE_CHECKING = False
@@ -56,6 +55,8 @@ def run(words: list[str]) -> int | None:
         given = parsed(name, words[len(name.split()) :])
         return None if given is None else DOES[name](given)
     except BatonError as error:
+        from baton.cli.exits import code_of
+
         _complain(error, as_json="--json" in words)
         return code_of(error)
     except OSError as error:
