@@ -14,7 +14,7 @@ import pytest
 REQUIRED = os.environ.get("BATON_REQUIRE_PROOFS", "") not in {"", "0"}
 UNPROVED = pytest.StashKey[set[str]]()
 # Being installed is not always enough: a container may forbid ptrace.
-PROBES = {"strace": ["strace", "-o", os.devnull, "true"]}
+PROBES = {"strace": ["strace", "-o", os.devnull, "true"], "unshare": ["unshare", "-Ur", "true"]}
 
 
 @functools.cache

@@ -13,7 +13,7 @@ from baton.board.tree import is_document, is_folder, look_into
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
 CLOSE_WRITE, MOVED_FROM, MOVED_TO = 0x8, 0x40, 0x80
 CREATE, DELETE, DELETE_SELF, MOVE_SELF = 0x100, 0x200, 0x400, 0x800
@@ -78,13 +78,13 @@ class Queue:
 class Inotify:
     """A tree of folders, or the folders where one file may be replaced."""
 
-    def __init__(self, places: dict[str, frozenset[str]], refuse: Callable[[str, OSError], None]) -> None:
+    def __init__(self, places: dict[str, frozenset[str]]) -> None:
         """Watch each folder for its names; one without names is a tree of documents."""
         self.changed: set[str] = set()
         self.moved = False  # what is watched may be elsewhere, or no more
         self.rescan = False  # something went that nobody can list
         self.overflowed = False
-        self._refuse = refuse
+        self.refused: dict[str, OSError] = {}  # folders that the kernel does not watch, nor what is below
         self._places = places
         self._paths: dict[int, str] = {}
         self._above: set[int] = set()
@@ -109,7 +109,7 @@ class Inotify:
             self._paths[self._queue.add(folder, mask)] = folder
         except OSError as error:
             if error.errno not in GONE:
-                self._refuse(folder, error)
+                self.refused[folder] = error
             return False
         return True
 
@@ -137,7 +137,7 @@ class Inotify:
             above, folder = folder, os.path.dirname(folder)
 
     def read(self) -> None:
-        """Take the next events in; what came of them stands in the four public fields."""
+        """Take the next events in; what came of them stands in the public fields."""
         for number, mask, name in self._queue.read():
             if mask & OVERFLOW:
                 self.overflowed = True

@@ -13,14 +13,14 @@ from baton.board.tree import is_document, is_folder, look_into
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     Signature = tuple[int, int, int, int]
 
 SHARE = 20  # looking takes one part in so many of a core, however large the tree is
 RACY = 10_000  # microseconds: a file that changed so shortly before may change again under the same time
 AGAIN = 0.3  # after a hint: what it told of may not be all
-SAFETY = 10.0  # where there are hints, in case that one got lost
+SAFETY = 10.0  # at least so often, whatever it costs, and where there are hints, for one may get lost
 
 
 class Polling:
@@ -43,10 +43,10 @@ class Polling:
         self._thread = threading.Thread(target=self._guard, args=(self._run,), name="baton-polling", daemon=True)
         self._others: list[threading.Thread] = []
 
-    def add(self, path: str, *, tree: bool) -> None:
-        """Watch one file, or the documents in a tree, from now on; what is there already counts as changed."""
+    def add(self, paths: Iterable[str], *, tree: bool) -> None:
+        """Watch files, or the documents in trees, from now on; what is there already counts as changed."""
         with self._looking:
-            self._places[path] = tree
+            self._places.update(dict.fromkeys(paths, tree))
             self._news.put(self._look())
         if not self._thread.is_alive():
             self._thread.start()
@@ -91,7 +91,7 @@ class Polling:
                 self._news.put(changed)
                 self._tell()
             took = clock.monotonic() - began
-            pause = max(AGAIN if hinted else self._pause, took * SHARE)
+            pause = max(AGAIN if hinted else self._pause, min(took * SHARE, SAFETY))
 
     def _look(self) -> set[str]:
         """The files that are not as they were."""

@@ -64,7 +64,7 @@ class Watch:
         self.rearmed = 0  # how often it was armed anew, because events were lost or the place was another one
         self._every = every
         self._say = warn or _warn
-        self._said: set[str] = set()
+        self._said: set[str | int | None] = set()  # reasons
         self._tree = os.path.isdir(self.path)
         if not os.path.isdir(self.path if self._tree else os.path.dirname(self.path)):
             raise NotFound(f"{self.path}: there is no such folder to watch; name a file or a folder that is there")
@@ -75,11 +75,12 @@ class Watch:
         self._polling: Polling | None = None
         self._away: float | None = None
         self._reading, self._writing = os.pipe()
-        self._epoll = select.epoll() if self.way == "inotify" else None
+        self._epoll: select.epoll | None = None
         try:
             os.set_blocking(self._reading, False)
             os.set_blocking(self._writing, False)
-            if self._epoll is not None:
+            if self.way == "inotify":
+                self._epoll = select.epoll()
                 self._epoll.register(self._reading, select.EPOLLIN)
             self._arm()
         except BaseException:
@@ -153,13 +154,15 @@ class Watch:
             self._drain()
         if (kernel := self._kernel) is not None:
             kernel.read()
+            self._refused(kernel.refused)
             changes.paths, kernel.changed = kernel.changed, set()
             changes.rescan, kernel.rescan = kernel.rescan, False
             lost = kernel.overflowed or kernel.moved
         if self._polling is not None:
             changes.paths |= self._polling.take()
-            if self._polling.trouble:
-                self._tell(f"{self.path}: no hints ({self._polling.trouble}), so looked at every {self._every} s")
+            if (trouble := self._polling.trouble) and trouble not in self._said:
+                self._said.add(trouble)
+                self._say(f"{self.path}: no hints ({trouble}), so looked at every {self._every} s")
         if not self._tree and changes.paths:
             changes.paths = {self.path}
         self._check(changes, lost=lost, patient=patient)
@@ -211,37 +214,42 @@ class Watch:
         if self.way == "inotify":
             self._arm_kernel(folders)
         else:
-            self._poll(self.path, tree=self._tree)
-            if self.way == "watchfiles" and self._polling is not None:
+            self._poll([self.path])
+        if self._polling is not None:
+            self._polling.take()  # what is there already is no change
+            if self.way == "watchfiles":
                 for folder in folders:
                     self._polling.take_hints(folder, tree=self._tree)
-        if self._polling is not None:
-            self._polling.take()
 
     def _arm_kernel(self, folders: dict[str, frozenset[str]]) -> None:
         from baton.board.inotify import Inotify
 
         try:
-            self._kernel = Inotify(folders, self._refused)
+            self._kernel = Inotify(folders)
         except OSError as error:
-            self._refused(self.path, error)
+            self._refused({self.path: error})
             return
         if self._epoll is not None:
             self._epoll.register(self._kernel.fileno(), select.EPOLLIN)
+        self._refused(self._kernel.refused)
 
-    def _refused(self, folder: str, error: OSError) -> None:
-        """The kernel does not watch a folder: say so, and poll it."""
-        self._tell(
-            f"{folder}: not watched by the kernel ({error.strerror}), so looked at every {self._every} s{_cure(error)}"
-        )
-        self._poll(folder if self._tree else self.path, tree=self._tree)
+    def _refused(self, folders: dict[str, OSError]) -> None:
+        """What the kernel does not watch is polled; each reason is told once, with its cure."""
+        for folder, error in folders.items():
+            text = f"not watched by the kernel ({error.strerror}), so looked at every {self._every} s{_cure(error)}"
+            if error.errno not in self._said:
+                self._said.add(error.errno)
+                self._say(f"{folder}, and perhaps others: {text}")
+        if folders:
+            self._poll(list(folders) if self._tree else [self.path])
+            folders.clear()
 
-    def _poll(self, path: str, *, tree: bool) -> None:
+    def _poll(self, paths: list[str]) -> None:
         from baton.board.polling import Polling
 
         if self._polling is None:
             self._polling = Polling(self._wake, self._every)
-        self._polling.add(path, tree=tree)
+        self._polling.add(paths, tree=self._tree)
 
     def _disarm(self) -> None:
         if self._kernel is not None:
@@ -250,18 +258,12 @@ class Watch:
             self._polling.close()
         self._kernel = self._polling = None
 
-    def _tell(self, text: str) -> None:
-        """Once each."""
-        if text not in self._said:
-            self._said.add(text)
-            self._say(text)
-
     def _choose(self) -> Way:
         from baton.stores.mounts import NETWORK, file_system
 
         kind = file_system(self.path)
         if kind in NETWORK:
-            self._tell(f"{self.path}: on a network file system ({kind}), so looked at every {self._every} s")
+            self._say(f"{self.path}: on a network file system ({kind}), so looked at every {self._every} s")
             return "polling"
         if sys.platform == "linux":
             return "inotify"
