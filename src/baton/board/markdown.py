@@ -17,9 +17,10 @@ from __future__ import annotations
 
 BOM = b"\xef\xbb\xbf"
 
-_PLAIN = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz") | frozenset(range(128, 256))
+_PLAIN = frozenset(b"\nABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz") | frozenset(range(128, 256))
 _BLANK = b" \t\r\n"
 _QUOTE = b">"
+_OUTER = frozenset(bytes([mark]) for mark in b">-+*0123456789")  # what a quote or a list may begin with
 _DEPTH = 32
 _NONE, _PROSE, _FENCE, _HTML = range(4)  # what the last line left open
 _COMMENT = (b"-->",)
@@ -34,20 +35,6 @@ class Markdown:
     the first level; `hidden` the places that are no prose, in order; `loose` the runs of backticks that no other one
     closes, each as its place, its length and the end of its block.
     """
-
-    __slots__ = (
-        "_bare",
-        "_begins",
-        "_closing",
-        "_containers",
-        "_headed",
-        "_open",
-        "body",
-        "data",
-        "hidden",
-        "loose",
-        "title",
-    )
 
     def __init__(self, data: bytes) -> None:
         self.data = data
@@ -71,11 +58,12 @@ class Markdown:
             end = data.find(b"\n", at)
             if end < 0:
                 end = len(data)
-            if data[at] in _PLAIN and self._open <= _PROSE and not self._containers:
-                if not self._open:
-                    self._open, self._begins = _PROSE, at
-            else:
+            if self._containers or self._open > _PROSE or data[at] not in _PLAIN:
                 self._line(at, end)
+            elif at == end:
+                self._close(at)
+            elif not self._open:
+                self._open, self._begins = _PROSE, at
             at = end + 1
         self._close(len(data))
 
@@ -99,6 +87,8 @@ class Markdown:
 
     def _enter(self, line: bytes) -> tuple[int, int]:
         """How far the open containers reach into this line, and how many of them go on."""
+        if not line:  # ends quotes, and no list
+            return 0, self._containers.index(_QUOTE) if _QUOTE in self._containers else len(self._containers)
         place = depth = 0
         for container in self._containers:
             if container == _QUOTE:
@@ -129,7 +119,7 @@ class Markdown:
             bare = rest.lstrip(b" ")
             indent = len(rest) - len(bare)
             goes_on = self._open == _PROSE and depth == len(self._containers)
-            if indent > 3 or depth == _DEPTH or (goes_on and _underlines(bare)):
+            if bare[:1] not in _OUTER or indent > 3 or depth == _DEPTH or (goes_on and _underlines(bare)):
                 return rest, depth
             if bare.startswith(_QUOTE):
                 container, place = _QUOTE, _after_quote(line, place)
@@ -148,7 +138,7 @@ class Markdown:
         bare = rest.lstrip(b" ")
         indented = len(rest) - len(bare) > 3
         goes_on = self._open == _PROSE
-        if goes_on and bare and indented:
+        if goes_on and bare and (indented or bare[0] in _PLAIN):
             return
         if goes_on and depth == len(self._containers) and not indented and _underlines(bare):
             self._head(bare[:1] == b"=", self._begins, end)

@@ -257,8 +257,8 @@ def _is_target(data: bytes, at: int, stop: int) -> bool:
 
 
 def _in_url(data: bytes, at: int) -> bool:
-    words = data[max(0, at - _REACH) : at].translate(_APART).rsplit(b" ", 1)
-    return b"://" in words[-1]
+    before = data[max(0, at - _REACH) : at]
+    return b"://" in before and b"://" in before.translate(_APART).rsplit(b" ", 1)[-1]
 
 
 def _is_letter(start: bytes) -> bool:
