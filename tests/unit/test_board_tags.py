@@ -3,6 +3,7 @@
 import itertools
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -226,6 +227,7 @@ def test_weights():
     assert tags.priority(["P1", "P0", "x"]) == "P0"
     assert tags.effort([]) is None
     assert tags.effort(["S", "L"]) == "L"
+    assert [*tags.WEIGHTS] == [*tags.PRIORITIES, *tags.EFFORTS]
 
 
 @pytest.mark.parametrize("name", ["a", "needs-fix", "P0", "needs-v2-1", "A-b"])
@@ -300,6 +302,15 @@ def test_refusals(old, new, said):
     found = tags.refusal(old, new)
     assert said in found
     assert bool(found) is bool(said)
+
+
+def test_the_page_shows_the_table_of_moves_and_the_weights():
+    page = (Path(__file__).parents[2] / "docs" / "explanation" / "tags.md").read_text(encoding="utf-8")
+    for (before, after), when in tags.LEGAL.items():
+        assert f"| {f'`#{before}-X`' if before else '–'} | {f'`#{after}-X`' if after else 'removed'} | {when} |" in page
+    assert page.count("-X` | ") == len([state for pair in tags.LEGAL for state in pair if state])
+    for name, meaning in tags.WEIGHTS.items():
+        assert f"| `#{name}` | {meaning} |" in page
 
 
 ADDED = [

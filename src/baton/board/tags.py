@@ -13,6 +13,14 @@ HEAD = b"**Tags**:"
 STATES = ("needs", "delegated", "next", "claimed", "done")
 PRIORITIES = ("P0", "P1", "P2")
 EFFORTS = ("S", "M", "L")
+WEIGHTS = {  # what they mean to a person
+    "P0": "critical: it blocks everything",
+    "P1": "important: soon",
+    "P2": "normal, as where no priority is named",
+    "S": "small: less than 30 minutes",
+    "M": "medium: 30 minutes to 2 hours",
+    "L": "large: more than 2 hours",
+}
 ALERT = "active-alert"
 RESOLVED = "done-alert"
 
