@@ -57,11 +57,11 @@ PIECES = [
 
 
 def files():
-    """What is mutated: 600 bytes each of pages that people wrote, with a Tags line, and with work in the middle."""
+    """What is mutated: 250 bytes each of pages that people wrote, with a Tags line, and with work in the middle."""
     head, item = b"# T\n**Tags**: #needs-fix #P1\n\n", b" #needs-docs #S "
     pages = [path.read_bytes() for path in sorted((ROOT / "docs").glob("**/*.md"))]
-    pieces = [page[at : at + 600] for page in pages for at in range(0, len(page), 600)]
-    return [head + piece[:300] + item + piece[300:] for piece in pieces]
+    pieces = [page[at : at + 250] for page in pages for at in range(0, len(page), 250)]
+    return [head + piece[:100] + item + piece[100:] for piece in pieces]
 
 
 def mutated(data, chance):

@@ -331,11 +331,13 @@ def replaced(data: bytes, old: list[Tag], new: list[str]) -> bytes:
     """The text with these tags gone, and the new ones in the place of the first, but for those that are there."""
     if not old:
         return data
-    tags = Text(data).tags
+    words = [b"#" + name.encode("ascii") for name in dict.fromkeys(new)]
+    if words and not any(word in data for word in words):
+        return _cut(data, old, b" ".join(words))
     gone = {tag.start for tag in old}
-    left = [tag for tag in tags if tag.start not in gone]
-    there = {tag.name for tag in left if tag.inline == old[0].inline and (tag.line == old[0].line or not tag.inline)}
-    words = [b"#" + name.encode("ascii") for name in dict.fromkeys(new) if name not in there]
+    left = [tag for tag in Text(data).tags if tag.start not in gone]
+    there = {data[tag.start : tag.end] for tag in left if _same_place(tag, old[0])}
+    words = [word for word in words if word not in there]
     if words:
         return _cut(data, old, b" ".join(words))
     without = _cut(data, old, b"")
@@ -344,6 +346,10 @@ def replaced(data: bytes, old: list[Tag], new: list[str]) -> bytes:
     for tag in sorted(old, key=lambda one: -one.start):  # what follows would be read as something else: hold its place
         data = data[: tag.start] + b"&nbsp;" + data[tag.end :]
     return data
+
+
+def _same_place(one: Tag, other: Tag) -> bool:
+    return one.line == other.line if one.inline and other.inline else one.inline == other.inline
 
 
 def _cut(data: bytes, tags: list[Tag], words: bytes) -> bytes:
