@@ -116,3 +116,8 @@ def board_claim() -> str:
 def approval_lasts() -> str:
     """How long an approval counts: BATON_APPROVAL_LASTS, else a week."""
     return os.environ.get("BATON_APPROVAL_LASTS") or "7d"
+
+
+def session() -> str:
+    """The folder of the session that this process belongs to: BATON_SESSION, set by whoever started it."""
+    return os.environ.get("BATON_SESSION", "")

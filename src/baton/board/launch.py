@@ -39,7 +39,7 @@ def main() -> int:
 def _read(ticket: str) -> dict[str, Any] | None:
     """What stands on the ticket once nobody writes to it any more."""
     try:
-        with open(ticket, "rb") as file:  # noqa: PTH123 - the fewer imports, the sooner the program starts
+        with open(ticket, "rb") as file:
             fcntl.flock(file, fcntl.LOCK_SH)
             document: dict[str, Any] = json.loads(file.read())
     except (FileNotFoundError, ValueError):
@@ -49,7 +49,7 @@ def _read(ticket: str) -> dict[str, Any] | None:
 
 def _remove(path: str) -> None:
     with suppress(FileNotFoundError):
-        os.unlink(path)  # noqa: PTH108
+        os.unlink(path)
 
 
 def _raw(text: str) -> bytes:
@@ -99,7 +99,7 @@ def _keep(document: dict[str, Any], ticket: str) -> int:
             break
         except InterruptedError:
             continue
-    if os.path.exists(document["file"]):  # noqa: PTH110 - else somebody has closed the window
+    if os.path.exists(document["file"]):
         _write(document["file"], record)
     return 0
 
@@ -107,7 +107,7 @@ def _keep(document: dict[str, Any], ticket: str) -> int:
 def _started(pid: int) -> str:
     """When a process began, in the words of `processes.started`."""
     try:
-        with open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123
+        with open(f"/proc/{pid}/stat", "rb") as file:
             return file.read().rpartition(b")")[2].split()[19].decode()
     except OSError:
         import subprocess
@@ -118,9 +118,9 @@ def _started(pid: int) -> str:
 
 def _write(path: str, record: dict[str, Any]) -> None:
     new = path + ".new"
-    with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="ascii") as file:  # noqa: PTH123
+    with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="ascii") as file:
         json.dump(record, file)
-    os.replace(new, path)  # noqa: PTH105
+    os.replace(new, path)
 
 
 if __name__ == "__main__":

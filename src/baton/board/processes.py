@@ -106,7 +106,7 @@ _PROC = Path("/proc/self/stat").exists()
 
 
 def _numbers() -> list[int]:
-    return [int(name) for name in os.listdir("/proc") if name.isdigit()]  # noqa: PTH208 - three times as fast
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
 
 
 def _stat(pid: int) -> Process | None:

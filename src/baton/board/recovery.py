@@ -15,12 +15,14 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from baton import clock
-from baton.board import files, sessions, tree, wrote
+from baton.board import approvals, files, sessions, wrote
 from baton.board.actor import Actor
+from baton.board.approvals import Approval
 from baton.board.evidence import Verdict, Worker, verdict
+from baton.board.items import documents
 from baton.board.moves import STATES, Move, make, standing
 from baton.board.tags import Text, state_of
-from baton.errors import BatonError, Conflict
+from baton.errors import BatonError, Conflict, safe
 from baton.protocol import codec
 from baton.stores import holder
 
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
 
 OnDead = Literal["requeue", "alert"]
 BY = "recovery"
+ALERT = "alert"
+SPAWNED = "spawned"  # an agent was started for an item, which has not claimed it yet
 APART = 2 * clock.SECOND
 DAY = 24 * 3600 * clock.SECOND
 RESPONSE = b"\n## Response"
@@ -41,11 +45,29 @@ TOLD = frozenset({Verdict.STUCK, Verdict.ORPHANED, Verdict.UNKNOWN, Verdict.REAP
 class Rules(msgspec.Struct, frozen=True, kw_only=True):
     """What may be done without a person. `approved` is the approval that counts for a text, or why none does."""
 
-    approved: Callable[[str, str, bytes], int | str]
+    approved: Callable[[str, str, bytes], Approval | str]
     alert: Callable[[Finding], None]
     on_dead: OnDead = "requeue"
     attempts: int = 3
     silent: int = 10 * 60 * clock.SECOND
+
+
+def rules_of(board: Board, on_dead: OnDead = "requeue") -> Rules:
+    """The rules that hold on a board: approvals count as they stand, and an alert is a record of its log."""
+
+    def approved(name: str, noun: str, data: bytes) -> Approval | str:
+        return approvals.standing_approval(board, name, noun, data, clock.now())
+
+    def alert(found: Finding) -> None:
+        about = {"verdict": found.verdict.value, "of": found.seen}
+        for record in board.log.history(found.path, found.noun):
+            if record["event"] == ALERT and about.items() <= record.items():
+                return  # said once
+            if record["at"] == found.seen:
+                break
+        board.log.append(ALERT, found.path, found.noun, reason=found.reason, **about)
+
+    return Rules(approved=approved, alert=alert, on_dead=on_dead)
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,6 +83,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     worker: Worker | None = None
     attempts: int = 0
     session: str = ""
+    approval: Approval | None = None  # of what waits
     action: str = ""
 
 
@@ -77,9 +100,12 @@ class Recovery:
     def survey(self, folder: str = "") -> list[Finding]:
         """What every tagged item is, and what was claimed and has no tag any more; nothing is changed."""
         found = [one for name, data in self._documents(folder) for one in self.look(name, data)]
+        return found + self.untagged({(one.path, one.noun) for one in found})
+
+    def untagged(self, there: set[tuple[str, str]]) -> list[Finding]:
+        """What was claimed, and has no tag any more; `there` is what has one."""
         self._follow()
-        there = {(one.path, one.noun) for one in found}
-        return found + [one for name, noun in sorted(self._claimed - there) for one in self._untagged(name, noun)]
+        return [one for name, noun in sorted(self._claimed - there) for one in self._untagged(name, noun)]
 
     def _follow(self) -> None:
         """Which items the log says are claimed."""
@@ -106,10 +132,10 @@ class Recovery:
             if state:
                 yield self._finding(name, noun, state, data)
 
-    def put_right(self, folder: str = "") -> list[Finding]:
+    def treat(self, findings: list[Finding]) -> list[Finding]:
         """Do what each finding asks for; those that were not at rest, with what was done."""
         now, done = clock.monotonic(), []
-        for found in self.survey(folder):
+        for found in findings:
             if found.verdict is Verdict.DEAD or found.worker is Worker.DEAD:
                 first = self._dead.setdefault((found.path, found.noun, found.seen), round(now * clock.SECOND))
                 if round(now * clock.SECOND) - first < APART:
@@ -120,17 +146,13 @@ class Recovery:
         return done
 
     def _documents(self, folder: str) -> Iterator[tuple[str, bytes]]:
-        folders = [folder or self.board.root]
-        while folders:
-            documents, more = tree.look_into(folders.pop())
-            folders += more
-            for path in documents:
-                try:
-                    data = files.read(path)
-                except BatonError:
-                    continue  # it went away, or is no text of the board
-                if any(word in data for word in (b"#delegated-", b"#claimed-", b"#next-", b"#needs-")):
-                    yield self.board.name(path), data
+        for path in documents(folder or self.board.root):
+            try:
+                data = files.read(path)
+            except BatonError:
+                continue  # it went away, or is no text of the board
+            if any(word in data for word in (b"#delegated-", b"#claimed-", b"#next-", b"#needs-")):
+                yield self.board.name(path), data
 
     def _finding(self, name: str, noun: str, tag: str, data: bytes) -> Finding:
         history = list(self.board.log.history(name, noun))
@@ -147,7 +169,7 @@ class Recovery:
             verdict=verdict(tag, logged, worker),
             reason=why
             or (f"the log says {logged}, the tag {tag}" if logged else f"the log knows nothing of #{tag}-{noun}"),
-            attempts=max(_claims(history), data.count(RECOVERY)),
+            attempts=_attempts(history, data),
             session=str(record.get("session", "")) if record else "",
         )
         if found.verdict in {Verdict.READY, Verdict.CHOSEN} and record:
@@ -161,7 +183,14 @@ class Recovery:
             return msgspec.structs.replace(found, verdict=Verdict.UNAPPROVED, reason=approved)
         if found.verdict is Verdict.CHOSEN and clock.now() - int(record["time"]) > DAY:
             return msgspec.structs.replace(found, verdict=Verdict.UNAPPROVED, reason="no session took it within a day")
-        return found
+        if found.attempts >= self.rules.attempts:
+            reason = f"{found.attempts} attempts were made"
+            return msgspec.structs.replace(found, verdict=Verdict.UNAPPROVED, reason=reason)
+        return msgspec.structs.replace(found, approval=approved)
+
+    def attempts(self, name: str, noun: str, data: bytes) -> int:
+        """How often it was tried since a person last approved it."""
+        return _attempts(list(self.board.log.history(name, noun)), data)
 
     def _worker(self, record: Record) -> tuple[Worker, str]:
         """What is known of the worker of a claim, and by what evidence."""
@@ -221,15 +250,15 @@ class Recovery:
         if not again or isinstance(approved, str):
             self.rules.alert(found)
             return f"back on the list for a person: {approved if again else f'{found.attempts} attempts were made'}"
-        back = msgspec.structs.replace(found, seen=at)
-        self._move(back, "needs", "delegated", approval=approved, reason="its approval still stands")
+        move = Move(self.board, self.board.path(found.path), found.noun, "needs", "delegated")
+        move.seen, move.more = at, {"reason": "its approval still stands"}
+        approvals.again(move, Actor(BY, ""), approved)
         return "back in the queue under its approval"
 
     def _requeue(self, found: Finding, action: str) -> int:
         lines = recovery_section(found, action)
         move = Move(self.board, self.board.path(found.path), found.noun, "claimed", "needs")
-        move.seen = found.seen
-        move.more = {"reason": found.reason}
+        move.seen, move.more = found.seen, {"reason": found.reason}
         move.also = lambda data: wrote.section(self.board, found.path, data, lines)
         return make(move, Actor(BY, ""))
 
@@ -244,10 +273,12 @@ class Recovery:
 
         def note(data: bytes) -> bytes:
             states = {state_of(tag.name) for tag in Text(data).own()}
-            record = standing(self.board.log.history(found.path, found.noun))
+            history = list(self.board.log.history(found.path, found.noun))
+            record = standing(history)
             if (found.tag, found.noun) not in states or record is None or record["at"] != found.seen:
                 raise Conflict(f"{found.path}: somebody moved #{found.tag}-{found.noun} just now; look again")
-            more = {"from": "claimed", "by": BY, "reason": found.reason}
+            under = next((one["approval"] for one in history if "approval" in one), 0)
+            more = {"from": "claimed", "by": BY, "reason": found.reason, "approval": under}
             self.board.log.append(found.tag, found.path, found.noun, **more)
             return data
 
@@ -258,18 +289,19 @@ class Recovery:
 def recovery_section(found: Finding, action: str) -> list[str]:
     """What is written into the file, in the words of the board's format."""
     date = codec.iso(clock.now())[:19].replace("T", " ")
-    lines = {"Date": date, "Reason": found.reason, "Prior Session": found.session or "unknown", "Action": action}
-    return ["## Recovery", *(f"*   **{key}**: {said}" for key, said in lines.items())]
+    said = {"Date": date, "Reason": found.reason, "Prior Session": found.session or "unknown", "Action": action}
+    return ["## Recovery", *(f"*   **{key}**: {safe(value)}" for key, value in said.items())]
 
 
-def _claims(history: list[Record]) -> int:
-    """How often it was claimed since a person last approved it."""
-    count = 0
+def _attempts(history: list[Record], data: bytes) -> int:
+    """How often it was started or claimed since a person last approved it; its sections count, too."""
+    tried = {"claimed": 0, SPAWNED: 0}
     for record in history:
-        if record["event"] == "approved":
+        if record["event"] == approvals.APPROVED:
             break
-        count += record["event"] == "claimed"
-    return count
+        if record["event"] in tried:
+            tried[str(record["event"])] += 1
+    return max(*tried.values(), data.count(RECOVERY) if not history else 0)
 
 
 def _is_locked(board: Board, lock: str) -> bool:

@@ -59,7 +59,7 @@ def _dispatch(words: list[str]) -> int:
     name = verbs.named(given)
     if name is None:
         return overview.unknown(given, as_json="--json" in words)
-    rest = [*first, *given[len(name.split()) :]]
+    rest = [*first, *verbs.after(name, given)]
     if name == "demo":
         from baton.cli import demo
 

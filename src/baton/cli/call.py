@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 from baton import config
 from baton.cli.exits import code_of
 from baton.cli.screen import Columns, Screen, complain, in_store
-from baton.cli.verbs import VERBS
+from baton.cli.verbs import VERBS, function
 from baton.errors import BatonError, Malformed, NotFound
 from baton.protocol import codec
 
@@ -160,7 +160,7 @@ def parser(name: str) -> argparse.ArgumentParser:
 
 def load(name: str) -> Verb:
     """Import a verb."""
-    found: Verb = getattr(import_module(f"baton.cli.{VERBS[name][0]}"), name.replace(" ", "_").replace("-", "_"))
+    found: Verb = getattr(import_module(f"baton.cli.{VERBS[name][0]}"), function(name))
     return found
 
 

@@ -26,6 +26,10 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "tag find": ("tag", "the files with a tag; '#needs-*' is what waits"),
         "await-tag": ("tag", "wait until a file has a tag"),
     },
+    "Run agents on the board": {
+        "run /SKILL": ("board", "claim a request, start its agent, watch it"),
+        "run --monitor-tags": ("board", "the daemon: start agents for approved work"),
+    },
     "Decide as a person": {
         "waiting": ("people", "what waits for a person"),
         "approve": ("people", "let a waiting handoff start"),
@@ -62,6 +66,24 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
 VERBS = {verb: place for group in GROUPS.values() for verb, place in group.items()}
 
 
+BOARD = "run --monitor-tags"
+SKILL = "run /SKILL"
+
+
 def named(words: list[str]) -> str | None:
     """The verb that these words begin with."""
+    if words[0] == "run" and "--monitor-tags" in words:
+        return BOARD
+    if words[0] == "run" and any(word.startswith("/") for word in words[1:2]):
+        return SKILL
     return next((name for name in (" ".join(words[:2]), words[0]) if name in VERBS), None)
+
+
+def after(name: str, words: list[str]) -> list[str]:
+    """The words that follow a verb."""
+    return words[1 if name in {BOARD, SKILL} else len(name.split()) :]
+
+
+def function(name: str) -> str:
+    """The name of a verb's function."""
+    return "_".join(name.lower().replace("-", " ").replace("/", " ").split())

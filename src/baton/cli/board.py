@@ -1,0 +1,168 @@
+"""`run /SKILL` and `run --monitor-tags`: the board's work, done here or by agents that are started for it."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+from baton import clock, config
+from baton.board import actor, approvals, files, moves, programs, windows, windows_plain
+from baton.board.daemon import Daemon, Places, Settings
+from baton.board.dispatch import DEFAULT, Route, Routes, way
+from baton.board.items import Items
+from baton.board.order import Slots
+from baton.board.recovery import rules_of
+from baton.board.root import Board, board_of
+from baton.board.work import Task, Work
+from baton.cli.call import Call, argument, counting, seconds, verb
+from baton.cli.screen import Columns
+from baton.errors import Malformed, NotFound
+
+TAKEN = Columns(("ITEM", "CLAIM", "WHAT"), folded=True)
+ON_DEAD = argument(
+    "--on-dead", choices=("requeue", "alert"), default="requeue", help="work of a dead worker: again (3 times), or ask"
+)
+
+
+@verb(
+    argument("skill", metavar="/SKILL", help="a row of the dispatch table: /implement, /fix, /research, …"),
+    argument(
+        "file", nargs="?", metavar="FILE", help="the request; without it the #next- items of this skill are taken"
+    ),
+    argument("--mode", choices=("interactive", "agent", "async"), help="else what the table and the terminal say"),
+    argument("--program", metavar="NAME", help="which program is the agent: claude, codex, opencode, or your own"),
+    argument("--max-time", metavar="TIME", help="end it after that: 30m, 2h"),
+    ON_DEAD,
+    examples=(
+        "baton run /implement sessions/2026_11_20_LOGIN/IMPLEMENTATION_REQUEST_LOGIN.md",
+        "baton run /fix REQUEST.md --mode agent --program codex --max-time 1h",
+        "baton run /implement          # take what was chosen for the next session",
+    ),
+    columns=(TAKEN,),
+    stored=False,
+)
+def run_skill(call: Call) -> int:
+    """Claim a request, start the agent that does it, watch it, and say how it ended.
+
+    Exit 0: it is done. Exit 1: somebody else has it, or it was not done; it is back on the list with the reason.
+    Exit 3: nobody approved it as it stands now.
+    """
+    args = call.args
+    board, path = board_of(args.file or ".")
+    route = _route(_table(), args.skill)
+    if args.file is None:
+        return _take_next(call, board, route)
+    how = way(args.mode or route.mode, shows=call.screen.tty, attached=call.screen.tty)
+    if how.mode is None:
+        raise NotFound(f"/{route.skill}: {how.reason}")
+    rows = programs.load(Path(board.root))
+    longest = seconds(args.max_time, "--max-time") if args.max_time else None
+    task = Task(
+        board=board, path=path, noun=route.noun, skill=route.skill, program=rows.of(route.skill, args.program),
+        mode="interactive" if how.mode == "interactive" else "headless",
+        rules=rules_of(board, args.on_dead), longest=longest,
+    )  # fmt: skip
+    outcome = Work(task).run(call.screen.hint)
+    if call.screen.as_json:
+        call.screen.document({name: getattr(outcome, name) for name in outcome.__struct_fields__})
+    else:
+        call.screen.hint(f"{outcome.status}: {outcome.reason}")
+    return 0 if outcome.status == "completed" else 1
+
+
+@verb(
+    argument("--monitor-tags", action="store_true", help="start agents for approved work"),
+    argument(
+        "folder", nargs="?", default=".", metavar="DIR", help="the tree to look after; else the one of this folder"
+    ),
+    argument("--max-agents", type=counting(0), metavar="N", help="at once; 0 is without bound (number of cores)"),
+    argument("--cap", action="append", default=[], metavar="/SKILL=N", help="at once of one skill"),
+    argument("--pause", default="1s", metavar="TIME", help="between two starts (1s)"),
+    argument("--quiet", default="3s", metavar="TIME", help="how long nothing may change before agents start (3s)"),
+    argument("--windows", choices=("auto", "tmux", "plain"), default="auto", help="where agents run"),
+    argument("--socket", metavar="NAME", help="the tmux server to use, as in tmux -L"),
+    argument("--once", action="store_true", help="end when nothing waits and nothing runs"),
+    ON_DEAD,
+    examples=(
+        "baton run --monitor-tags",
+        "baton run --monitor-tags --max-agents 4 --cap /implement=2",
+        "baton run --monitor-tags --windows plain --once",
+    ),
+    stored=False,
+)
+def run_monitor_tags(call: Call) -> int:
+    """Look after a tree: start an agent for each approved item, and put right what got stuck.
+
+    Only #delegated- items start, P0 first and alone, and only as a person approved them. Ctrl-C ends the daemon, not
+    the agents; `baton agents status` shows them. Start it again at any time: it keeps nothing but the files.
+    """
+    args = call.args
+    board, folder = board_of(args.folder)
+    if not Path(folder).is_dir():
+        raise NotFound(f"{folder}: no folder; name the tree to look after")
+    settings = Settings(
+        routes=_table,
+        rules=rules_of(board, args.on_dead),
+        slots=Slots(
+            agents=args.max_agents if args.max_agents is not None else os.cpu_count() or 1,
+            skills=dict(map(_cap, args.cap)),
+            pause=seconds(args.pause, "--pause"),
+        ),
+        quiet=seconds(args.quiet, "--quiet"),
+        once=args.once,
+    )
+    daemon = Daemon(Items(board, folder), places(board, args.windows, args.socket), settings, call.screen.hint)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, lambda *_: daemon.stop())
+    call.screen.hint(f"looking after {folder}; agents run in {daemon.places.words}")
+    daemon.serve()
+    return 0
+
+
+def places(board: Board, kind: Any = "auto", socket: str | None = None) -> Places:
+    """Where the agents of a board run."""
+    folder = Path(board.state, "windows")
+    return Places(windows.open_windows(folder, kind, socket), windows_plain.Plain(folder))
+
+
+def _table() -> Routes:
+    """The dispatch table that counts here."""
+    return DEFAULT
+
+
+def _route(routes: Routes, skill: str) -> Route:
+    found = next((route for route in routes.values() if f"/{route.skill}" == skill), None)
+    if found is None:
+        known = ", ".join(f"/{route.skill}" for route in routes.values())
+        raise NotFound(f"{skill}: no row of the dispatch table; there are {known}")
+    return found
+
+
+def _cap(text: str) -> tuple[str, int]:
+    skill, _, number = text.partition("=")
+    if not skill.startswith("/") or not number.isdecimal():
+        raise Malformed(f"--cap {text[:60]!r}: write /SKILL=N, as in /implement=2")
+    return skill[1:], int(number)
+
+
+def _take_next(call: Call, board: Board, route: Route) -> int:
+    """Take the items that were chosen for the next session of this skill; those of other sessions are only shown."""
+    items, rows = Items(board, board.root), []
+    items.scan()
+    for item in items.within("next"):
+        name, path = f"{item.path}#{item.noun}", board.path(item.path)
+        found = approvals.standing_approval(board, item.path, item.noun, files.read(path), clock.now())
+        if isinstance(found, str):
+            rows.append((name, 0, f"left: {found}"))
+        elif item.noun != route.noun or found.session not in {"", config.session()}:
+            rows.append((name, 0, f"left: for {found.session or 'its own skill'}"))
+        else:
+            move = moves.Move(board, path, item.noun, "next", "claimed")
+            move.more = {"approval": found.at, "skill": route.skill}
+            rows.append((name, moves.make(move, actor.from_shell()), "claimed"))
+    call.screen.table(TAKEN, rows, ({"item": name, "claim": claim, "what": what} for name, claim, what in rows))
+    if not rows:
+        call.screen.hint(f"nothing is tagged #next-{route.noun}; `baton review` chooses work for the next session")
+    return 0
