@@ -14,7 +14,7 @@ import pytest
 from baton.stores.base import Store
 from baton.testing.simulation import bugs, simulate
 from baton.testing.simulation.faults import FAULTS
-from baton.testing.simulation.schedule import Outcome, play
+from baton.testing.simulation.schedule import HEALED, Outcome, play
 from baton.testing.simulation.wire import Wire
 from baton.testing.simulation.workloads import WORKLOADS
 
@@ -60,6 +60,15 @@ def test_every_part_has_been_played():
 def test_a_wire_has_all_that_a_store_has():
     """What is added to the store goes into one of the lists of `wire.py`."""
     assert [name for name in dir(Store) if not name.startswith("_") and not hasattr(Wire, name)] == []
+
+
+@pytest.mark.parametrize("seed", [12368, 27205, 45456, 58175, 62534])
+def test_a_rest_of_minutes_is_no_broken_promise(seed):
+    """An agent that fails at each try rests for twice as long each time; what waits for it is not stuck."""
+    outcome = simulate(seed, trace=True)
+    assert outcome.broken == ()
+    assert outcome.counts["virtual seconds"] > HEALED
+    assert any("reject: breaker" in line for line in outcome.trace[-1000:])
 
 
 SEEDS = (3, 40, 77, 250)

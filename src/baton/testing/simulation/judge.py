@@ -4,16 +4,36 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from baton.guards.breaker import subjects
+from baton.lifecycle import State
 from baton.stores.seal import seal
 from baton.stores.verify import verify
 from baton.testing.contracts.evidence import flaws
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from baton.flow.outcome import Result
+    from baton.guards.base import Breaker
+    from baton.protocol.handoff import Handoff
     from baton.stores.base import Store
     from baton.testing.simulation.history import History
     from baton.testing.simulation.workloads import Order, Stage
     from baton.testing.simulation.world import World
+
+RESTS = (30, 60, 120, 240, 480, 600)  # seconds that a breaker may keep work waiting, as promised; the last one stays
+
+
+def rest(handoffs: Iterable[Handoff], breakers: Iterable[Breaker], now: int) -> float:
+    """In how many seconds the next of these works may go on that wait for an agent that failed; 0 where none does."""
+    ends = {one.subject: 0.0 for one in breakers}
+    for one in breakers:
+        if one.opened_at is not None:
+            promised = RESTS[min(one.opens, len(RESTS)) - 1]
+            ends[one.subject] = max(ends[one.subject], (one.opened_at - now) / 1e6 + promised)
+    waits = (one for one in handoffs if one.state in {State.OFFERED, State.REJECTED})
+    left = (max(ends.get(subject, 0.0) for subject in subjects(one)) for one in waits)
+    return min((one for one in left if one > 0), default=0.0)
 
 
 def judge(world: World, store: Store, stage: Stage, history: History) -> None:

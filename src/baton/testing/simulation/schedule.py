@@ -36,7 +36,8 @@ if TYPE_CHECKING:
 
 Kind = Literal["memory", "sqlite"]
 SQLITE_EVERY = 20  # one schedule in so many runs on a file
-HEALED = 300.0  # seconds within which all is settled once the faults are over
+HEALED = 300.0  # seconds within which all is settled once the faults are over; those of a rest do not count
+LOOK = 1.0  # how often it is seen whether work rests
 LEASE = 2.0
 MICRO = 1_000_000
 HEALTH = {"interval": 1.0, "timeout": 0.5, "threshold": 2}
@@ -228,7 +229,7 @@ class _Play:
         world.between = faults.between
         world.run(world.chance.choice((2.0, 4.0, 7.0)), self._settled)
         self._heal()
-        world.run(world.clock.monotonic() + HEALED, self._settled)
+        self._settle()
         if not world.over:
             self._look_at = 0
             if not self._settled():
@@ -245,6 +246,20 @@ class _Play:
         world.clock.set_right()
         for process in world.alive:
             process.deaf_until = process.loop.latency = 0.0
+
+    def _settle(self) -> None:
+        """Let the work end. While some waits for an agent that failed and rests, all the others have time, too."""
+        world, left = self.world, HEALED
+        while left > 0 and not world.over:
+            began = world.clock.monotonic()
+            handoffs = (row.handoff for row in self.witness.rows.values())
+            resting = judge.rest(handoffs, self.shared.breakers(), self.shared.now())
+            world.run(began + (resting or min(left, LOOK)), self._settled)
+            self._look_at = 0
+            if self._settled():
+                break
+            if not resting:
+                left -= world.clock.monotonic() - began
 
     # --- processes -------------------------------------------------------------------------------------
 
