@@ -165,6 +165,10 @@ def _sleep_on(due_step: Original) -> Original:
     return lambda handoff, facts: None if handoff.state is State.DEFERRED else due_step(handoff, facts)
 
 
+def _rest_longer(cool_down: Original) -> Original:
+    return lambda breaker: 20 * cool_down(breaker)
+
+
 def _two_commits(apply: Original) -> Original:
     async def planted(crew: Any, step: Any) -> Any:
         if step.then is None or step.event is not Event.COMPLETE:
@@ -216,6 +220,7 @@ BUGS: dict[str, dict[str, Plant]] = {  # what is wrong, and where it is planted
     "claimed twice": {"baton.stores.plan:Plan._try": _claim_again},
     "money never given back": {"baton.stores.money:settle": _keep_money},
     "deferred for ever": {"baton.flow.recover:due_step": _sleep_on},
+    "a rest longer than promised": {"baton.guards.breaker:cool_down": _rest_longer},
     "end and next offer in two commits": {"baton.flow.finish:apply": _two_commits},
     "nobody told of parked work": {"baton.stores.plan:Plan._alert": _nothing},
 }
