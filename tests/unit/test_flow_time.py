@@ -3,10 +3,14 @@
 import asyncio
 from itertools import pairwise
 
+import msgspec
 import pytest
 
 from baton import Defer, Fenced, HandoffFailed, Profile, Reject, Relay, clock
-from baton.errors import TimedOut
+from baton.errors import LimitExceeded, TimedOut
+from baton.flow.recover import Facts, due_step
+from baton.lifecycle import Event, State
+from baton.protocol.codec import to_time
 from baton.protocol.handoff import Handoff, ReturnProtocol
 from baton.testing import virtual
 
@@ -294,6 +298,50 @@ def test_deferred_work_comes_back_and_its_attempt_does_not_count(relay):
     assert trail(relay, handoff.id) == ["initiated", "accepted", "deferred", "resumed", "accepted", "completed"]
     reasons = [r.reason for r in relay.audit.query(handoff_id=handoff.id) if r.event_type == "deferred"]
     assert reasons == ["the night is cheaper"]
+
+
+def by(seconds):
+    return to_time(virtual.START + int(seconds * clock.SECOND))
+
+
+@pytest.mark.parametrize("seconds", [1, 40])
+def test_work_that_its_agent_put_off_ends_at_its_deadline(relay, seconds):
+    with_agent(relay, "later", lambda turn: Defer("tomorrow", seconds=86_400))
+
+    async def main():
+        with pytest.raises((TimedOut, LimitExceeded)):
+            await relay.run("later", "work", deadline=by(seconds), workflow_id="w")
+        return asyncio.get_running_loop().time()
+
+    assert seconds <= virtual.run(main()) <= seconds + 2
+    (handoff,) = relay.store.find(workflow_id="w")
+    assert trail(relay, handoff.id) == ["initiated", "accepted", "deferred", "resumed", "failed"]
+
+
+def test_a_retry_ends_at_its_deadline_however_long_the_pause(relay):
+    started = []
+
+    def breaks(turn):
+        started.append(turn.attempt)
+        raise OSError("no")
+
+    with_agent(relay, "breaks", breaks)
+
+    async def main():
+        with pytest.raises((TimedOut, LimitExceeded)):
+            await relay.run("breaks", "work", deadline=by(40), on_failure="retry", max_attempts=9)
+        return asyncio.get_running_loop().time()
+
+    assert 40 <= virtual.run(main()) <= 42
+    assert started == [1, 2, 3, 4]  # the last one after the rest of its breaker; then a pause of 16 s
+
+
+def test_rejected_work_waits_for_the_rest_of_its_agent_up_to_its_deadline():
+    work = msgspec.structs.replace(request("b", deadline=by(40)), state=State.REJECTED)
+    early, late = virtual.START + 39 * clock.SECOND, virtual.START + 40 * clock.SECOND
+    assert due_step(work, Facts(now=early, rests=True)) is None
+    step = due_step(work, Facts(now=late, rests=True))
+    assert (step.event, step.result.status) == (Event.FAIL, "timeout")
 
 
 @pytest.mark.parametrize("lease", [60.0, 2.0, 0.4])

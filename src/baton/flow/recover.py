@@ -145,8 +145,7 @@ def _offered(handoff: Handoff, facts: Facts) -> Step | None:
     if facts.now >= _last_moment(handoff):
         if handoff.type == "escalation" and not _expired(handoff, facts):
             return _step(handoff, Event.REJECT, reason=f"{handoff.to_agent} has not taken it in time")
-        error = "TimedOut: the time was over before anybody took the work"
-        return _step(handoff, Event.FAIL, reason=error, cause="timeout", result=failed(error, status="timeout"))
+        return _too_late(handoff)
     if facts.attended or handoff.to_agent == HUMAN:
         return None
     silence = f"{handoff.to_agent} did not acknowledge in {facts.ack / 1e6:g} s"
@@ -155,6 +154,11 @@ def _offered(handoff: Handoff, facts: Facts) -> Step | None:
     if _rises(handoff, facts.way) or (facts.others.able and _reroutes_left(handoff, facts)):
         return _step(handoff, Event.MISS, reason=silence)
     return None
+
+
+def _too_late(handoff: Handoff) -> Step:
+    error = "TimedOut: the time was over before anybody took the work"
+    return _step(handoff, Event.FAIL, reason=error, cause="timeout", result=failed(error, status="timeout"))
 
 
 def _critical(handoff: Handoff, why: str) -> Step:
@@ -192,7 +196,7 @@ def _rejected(handoff: Handoff, facts: Facts) -> Step | None:
     if facts.others.able and left:
         return _rerouted(handoff, facts, facts.others.able[0], refused)
     if facts.rests:
-        return None
+        return _too_late(handoff) if _expired(handoff, facts) else None
     if facts.rested:
         return _rerouted(handoff, facts, handoff.to_agent, f"the breaker of {handoff.to_agent} lets work through again")
     if facts.by_health and left:

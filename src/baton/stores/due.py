@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from baton.guards.base import Facts
     from baton.protocol.handoff import Handoff
 
+_UNHELD = frozenset((State.OFFERED, State.WAITING, State.DEFERRED, State.REJECTED))
+
 
 def moment(at: int | None) -> datetime | None:
     """The same as a datetime."""
@@ -32,6 +34,14 @@ def first_due(handoff: Handoff, wait: float | None, now: int) -> int | None:
     if handoff.deadline is not None:
         ends.append(to_microseconds(handoff.deadline))
     return min(ends, default=None)
+
+
+def by_deadline(handoff: Handoff, state: State, at: int | None) -> int | None:
+    """When to look again at what nobody works on, in the state it comes to: never after its deadline."""
+    if handoff.deadline is None or state not in _UNHELD:
+        return at
+    last = to_microseconds(handoff.deadline)
+    return last if at is None else min(at, last)
 
 
 def timeout_at(handoff: Handoff, facts: Facts) -> int | None:

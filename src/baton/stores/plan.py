@@ -24,7 +24,7 @@ from baton.protocol.results import failed
 from baton.stores import groups, money
 from baton.stores.base import Claim, Grant, Moved, Offer, Step
 from baton.stores.change import Audited, Change, Made, Sums
-from baton.stores.due import first_due, moment, timeout_at
+from baton.stores.due import by_deadline, first_due, moment, timeout_at
 from baton.stores.rows import Note, Row, record, replace, stored, unreadable, written
 
 if TYPE_CHECKING:
@@ -273,6 +273,7 @@ class Plan(Change, gc=False):
         """Write one event, with all that follows from it for others."""
         handoff, event = row.handoff, step.event
         due_at = self.now if step.due_at is None and state is State.REJECTED else step.due_at
+        due_at = by_deadline(handoff, state, due_at)
         remind = event is Event.REMIND
         keeps = event in _KEEPS
         if remind:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
 
 from baton.errors import IllegalTransition
 from baton.guards.base import ALLOW, Verdict
 from baton.lifecycle import AUDIT_NAME, ENDED, TABLE, Event, State, after
+from baton.protocol.codec import EPOCH
 from baton.stores.base import Step
 from baton.testing.contracts.contract import Contract, refuses
 from baton.testing.contracts.evidence import flaws, names
@@ -27,14 +29,15 @@ _FROM_CLAIM = {
     State.FAILED: Event.FAIL,
     State.CANCELLED: Event.CANCEL,
 }
+_WAITS = {State.OFFERED, State.WAITING, State.DEFERRED, State.REJECTED}
 
 
 class TransitionContract(Contract):
     """Subclass with `make`."""
 
-    def reach(self, state: State) -> Handoff:
+    def reach(self, state: State, **fields: Any) -> Handoff:
         """Bring a new handoff into a state."""
-        handoff: Handoff = self.store.offer(request(), always(_OFFERED.get(state, ALLOW)))[0]
+        handoff: Handoff = self.store.offer(request(**fields), always(_OFFERED.get(state, ALLOW)))[0]
         if state is State.CLAIMED or state in _FROM_CLAIM:
             handoff = self.store.claim(claim_of(handoff.id), allow).handoff
         if state in _FROM_CLAIM:
@@ -53,6 +56,21 @@ class TransitionContract(Contract):
                 assert self.store.get(handoff.id) == moved, (state, event)
                 assert names(self.store, handoff.id)[-1] == AUDIT_NAME[event]
         assert flaws(self.store) == []
+
+    def test_what_nobody_works_on_is_looked_at_by_its_deadline(self) -> None:
+        now = self.store.now()
+        soon, sooner = EPOCH + timedelta(microseconds=now + 3_000_000), now + 1_000_000
+        for state, row in TABLE.items():
+            for event in (event for event, then in row.items() if then in _WAITS):
+                for due, expected in ((now + 3_600_000_000, soon), (sooner, EPOCH + timedelta(microseconds=sooner))):
+                    handoff = self.reach(state, deadline=soon)
+                    moved = self.store.advance(Step(id=handoff.id, event=event, due_at=due)).handoff
+                    assert moved.due_at == expected, (state, event)
+                    assert self.store.get(handoff.id) == moved, (state, event)
+        self.wait(4)
+        put_off = [one for one in self.store.find() if one.state in _WAITS]
+        assert {one.id for one in put_off} <= {one.id for one in self.store.due()}
+        assert {one.state for one in put_off} == _WAITS
 
     def test_an_illegal_event_changes_nothing(self) -> None:
         pairs = [(state, event) for state in State for event in Event if after(state, event) is None]
