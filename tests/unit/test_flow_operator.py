@@ -8,6 +8,7 @@ import pytest
 
 from baton import Autonomy, Command, Profile, Reject, Relay
 from baton.errors import BatonError, Malformed, NotFound, Refused, TooLarge
+from baton.lifecycle import State
 from baton.protocol.registry import HealthRules
 from baton.testing import virtual
 from baton.testing.agents import Obedient
@@ -200,3 +201,25 @@ def test_what_is_registered_narrower_counts_for_a_program_that_says_nothing(rela
         relay_of_two.run_sync("billing", "one")
     relay_of_two.store.register(Profile(agent_id="billing"))
     assert relay_of_two.run_sync("billing", "two").output == "shop did it"
+
+
+def test_an_agent_with_no_capability_left_gets_no_work_that_needs_one(tmp_path):
+    file = tmp_path / "agents.toml"
+    file.write_text('[agents.clerk]\ncapabilities = ["tax"]')
+    with Relay(tmp_path / "b.db", registry=file) as relay:
+        relay.agent("clerk", capabilities=["refunds"])(lambda turn: "done")
+
+        def stand():
+            said = [
+                relay.run_sync("clerk", f"needs {one}", capabilities=[one], wait=False) for one in ("refunds", "tax")
+            ]
+            return [relay.store.find(workflow_id=one.workflow_id)[0].state for one in said]
+
+        assert relay.run_sync("clerk", "needs nothing").output == "done"
+        assert stand() == [State.REJECTED, State.REJECTED]
+        relay.read_registry(file)
+        Relay(tmp_path / "b.db", registry=file).close()
+        assert profiles(relay)["clerk"].capabilities == relay._crew.profiles["clerk"].capabilities == {}
+        assert stand() == [State.REJECTED, State.REJECTED]
+        relay.store.register(Profile(agent_id="clerk", capabilities={"refunds": 1.0, "tax": 1.0}))
+        assert stand() == [State.REJECTED, State.REJECTED]

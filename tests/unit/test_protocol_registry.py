@@ -8,7 +8,9 @@ from hypothesis import strategies as st
 
 from baton.errors import BatonError, Malformed, TooLarge
 from baton.protocol import Profile
+from baton.protocol.codec import canonical_record
 from baton.protocol.limits import Autonomy
+from baton.protocol.profile import read_profile
 from baton.protocol.registry import (
     RESERVED,
     Described,
@@ -89,7 +91,7 @@ WRONG = {
     "[agents.a]\nmax_execution_time = 'soon'": "agents.toml: agents.a.max_execution_time: 'soon' is not a duration",
     "[agents.a]\nmax_execution_time = 2026-01-01": "date is not JSON; convert it",
     "[agents.a]\ncapabilities = { x = 2 }": "agents.toml: agents.a: capabilities.x: 2.0 is out of range; use 0 to 1",
-    "[agents.a]\ncapabilities = 'x'": "agents.toml: agents.a.capabilities: expected an object, got text",
+    "[agents.a]\ncapabilities = 'x'": "agents.toml: agents.a.capabilities: expected an object or null, got text",
     "[agents.a]\ncapabilities = ['x', 'x']": "agents.toml: agents.a.capabilities: x stands twice; keep one",
     "[agents.a]\ncapabilities = { x = nan }": "agents.toml.agents.a.capabilities.x: nan is not JSON",
     "[agents.a]\n[agents.a]": "agents.toml: not TOML: Cannot declare ('agents', 'a') twice (at line 2",
@@ -230,11 +232,26 @@ def test_what_the_program_leaves_open_is_the_files():
     assert narrowed(Profile(agent_id="a", examples=("e",)), None).examples == ("e",)
 
 
+@pytest.mark.parametrize(
+    ("own", "file", "both"),
+    [
+        (None, {"x": 1.0}, {"x": 1.0}), (None, {}, {}), ({}, {"x": 1.0}, {}), ({"x": 1.0}, {}, {}),
+        ({"x": 1.0}, {"y": 1.0}, {}), ({"x": 0.5}, {"x": 1.0, "y": 1.0}, {"x": 0.5}),
+    ],
+)  # fmt: skip
+def test_no_capability_is_not_the_same_as_nothing_said_of_them(own, file, both):
+    under = narrowed(Profile(agent_id="a", capabilities=own), described(capabilities=file))
+    assert under.capabilities == both
+    assert read_profile(canonical_record(under)) == under
+    assert narrowed(under, described(capabilities=file)) == under
+    assert narrowed(under, described()) == under
+
+
 NUMBERS = st.none() | st.integers(1, 5)
 PROFILES = st.fixed_dictionaries(
     {},
     optional={
-        "capabilities": st.dictionaries(st.sampled_from("xyz"), st.sampled_from([0.0, 0.5, 1.0])),
+        "capabilities": st.none() | st.dictionaries(st.sampled_from("xyz"), st.sampled_from([0.0, 0.5, 1.0])),
         "max_concurrent_tasks": NUMBERS,
         "max_execution_time": NUMBERS.map(lambda n: n and float(n)),
         "accepts_handoffs": st.booleans(),
@@ -256,8 +273,7 @@ def no_more(value, limit):
 def test_the_file_never_gives_a_right(own, file):
     own = Profile(agent_id="a", **own)
     under = narrowed(own, described(**file))
-    if under.capabilities or not own.capabilities:  # with no skill in common, none is left to be narrowed again
-        assert narrowed(under, described(**file)) == under
+    assert narrowed(under, described(**file)) == under
     for name in ("max_concurrent_tasks", "max_execution_time"):
         assert no_more(getattr(under, name), getattr(own, name))
         assert no_more(getattr(under, name), file.get(name))
@@ -265,7 +281,8 @@ def test_the_file_never_gives_a_right(own, file):
     assert under.idempotent <= own.idempotent
     if own.allowed_targets is not None:
         assert set(under.allowed_targets) <= set(own.allowed_targets)
-    if own.capabilities:
+    if own.capabilities is not None:
+        assert under.capabilities is not None
         assert all(much <= own.capabilities[name] for name, much in under.capabilities.items())
     if own.autonomy_budget is not None:
         for name in ("max_tokens", "max_cost", "max_hops"):

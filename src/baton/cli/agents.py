@@ -79,7 +79,7 @@ def _from_arguments(call: Call) -> Profile:
         description=args.description,
         specialization=args.specialization,
         examples=tuple(args.example),
-        capabilities=dict(map(_capability, args.capability)),
+        capabilities=dict(map(_capability, args.capability)) or None,
         accepts_handoffs=not args.no_handoffs,
         max_concurrent_tasks=args.max_concurrent,
         max_execution_time=seconds(args.max_time, "--max-time") if args.max_time else None,
@@ -98,7 +98,7 @@ def _capability(text: str) -> tuple[str, float]:
 
 
 def _skills(profile: Profile) -> str:
-    return ", ".join(name if much == 1 else f"{name}={much:g}" for name, much in profile.capabilities.items())
+    return ", ".join(name if much == 1 else f"{name}={much:g}" for name, much in profile.abilities.items())
 
 
 @verb(examples=("baton agents list", "baton agents list --agents agents.toml"), columns=(AGENTS,))

@@ -200,7 +200,7 @@ class Crew:
         if new := self.settings.routes.keys() - self._routed:
             self._routed |= new
             profiles = [row.profile for row in self.store.agents()]
-            new -= {name for one in profiles for name in one.capabilities}
+            new -= {name for one in profiles for name in one.abilities}
             for name in sorted(new & {one.agent_id for one in profiles}):
                 logger.warning(
                     "routes names %s, which is an agent and no capability: nothing is routed by it; write what the "

@@ -52,8 +52,8 @@ class Rights:
             lesser = narrowed(row, self._crew.described.get(name))
             if own is not None:
                 given = {right for right in RIGHTS if getattr(own, right) != getattr(PLAIN, right)}
-                given -= set() if lesser.capabilities else {"capabilities"}  # no abilities are fewer than some
-                lesser = narrowed(lesser, Described(own, frozenset(given)))
+                said = own if lesser.capabilities is not None else msgspec.structs.replace(own, capabilities=None)
+                lesser = narrowed(lesser, Described(said, frozenset(given)))  # what is not registered, nobody here adds
             known = self._known[name] = row, own, row if lesser == row else lesser
         return known[2]
 

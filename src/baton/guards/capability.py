@@ -41,12 +41,12 @@ def capable(handoff: Handoff, facts: Facts, _limits: Limits) -> Verdict:
 
 
 def _has(required: Requirement, agent: Profile) -> bool:
-    proficiency = agent.capabilities.get(required.capability_id)
+    proficiency = agent.abilities.get(required.capability_id)
     return proficiency is not None and proficiency >= required.min_proficiency
 
 
 def _gap(required: Requirement, agent: Profile) -> str:
-    proficiency = agent.capabilities.get(required.capability_id)
+    proficiency = agent.abilities.get(required.capability_id)
     if proficiency is None:
         return required.capability_id
     return f"{required.capability_id} (proficiency {proficiency:g} of {required.min_proficiency:g})"

@@ -33,7 +33,7 @@ def task_completion(result: Return, following: str | None) -> Trigger | None:
 def capability_mismatch(agent: Profile, required: Iterable[Requirement]) -> Trigger | None:
     """The next piece of work needs what the agent lacks."""
     lacking = [
-        one.capability_id for one in required if agent.capabilities.get(one.capability_id, -1.0) < one.min_proficiency
+        one.capability_id for one in required if agent.abilities.get(one.capability_id, -1.0) < one.min_proficiency
     ]
     if not lacking:
         return None

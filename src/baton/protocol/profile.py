@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 from baton.errors import Malformed
 from baton.protocol import codec
@@ -17,7 +16,7 @@ class Profile(codec.Record, frozen=True, kw_only=True):
     agent_name: str = ""
     specialization: str = ""
     description: str = ""
-    capabilities: dict[str, float] = {}
+    capabilities: dict[str, float] | None = None  # None: nothing is said of them; empty: it has none
     examples: tuple[str, ...] = ()
     accepts_handoffs: bool = True
     max_concurrent_tasks: int | None = None
@@ -29,21 +28,25 @@ class Profile(codec.Record, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         codec.name(self.agent_id, "agent_id")
-        capabilities: Any = self.capabilities
-        if not isinstance(capabilities, Mapping):
-            raise Malformed(f"capabilities: {capabilities!r:.60} is not an object; write {{name: proficiency}}")
-        for name, proficiency in capabilities.items():
+        if not isinstance(self.abilities, Mapping):
+            raise Malformed(f"capabilities: {self.abilities!r:.60} is not an object; write {{name: proficiency}}")
+        for name, proficiency in self.abilities.items():
             codec.name(name, "capabilities")
             codec.bounded(proficiency, f"capabilities.{name}", 0, 1)
         codec.names(self.writes, "writes")
         codec.bounded(self.max_concurrent_tasks, "max_concurrent_tasks", 1)
         codec.bounded(self.max_execution_time, "max_execution_time", 0, codec.MAX_SECONDS)
 
+    @property
+    def abilities(self) -> Mapping[str, float]:
+        """What it can do, and how well; nothing where nothing is said."""
+        return {} if self.capabilities is None else self.capabilities
 
-def as_capabilities(names: Mapping[str, float] | Iterable[str] | None) -> dict[str, float]:
+
+def as_capabilities(names: Mapping[str, float] | Iterable[str] | None) -> dict[str, float] | None:
     """A plain list of names is full proficiency in each."""
     if names is None:
-        return {}
+        return None
     return dict(names) if isinstance(names, Mapping) else dict.fromkeys(codec.names(names, "capabilities"), 1.0)
 
 

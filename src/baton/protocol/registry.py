@@ -91,7 +91,7 @@ def narrowed(profile: Profile, described: Described | None) -> Profile:
         said[name] = _least(getattr(profile, name), getattr(file, name))
     for name in given & {"accepts_handoffs", "idempotent"}:
         said[name] = getattr(profile, name) and getattr(file, name)
-    if "capabilities" in given:
+    if file.capabilities is not None:
         said["capabilities"] = _abilities(profile.capabilities, file.capabilities)
     if "writes" in given:
         said["writes"] = tuple(one for one in profile.writes if one in file.writes)
@@ -176,8 +176,8 @@ def _least(one: Any, other: Any) -> Any:
     return min((value for value in (one, other) if value is not None), default=None)
 
 
-def _abilities(own: Mapping[str, float], file: Mapping[str, float]) -> dict[str, float]:
-    if not own:
+def _abilities(own: Mapping[str, float] | None, file: Mapping[str, float]) -> dict[str, float]:
+    if own is None:
         return dict(file)
     return {name: min(much, own[name]) for name, much in file.items() if name in own}
 

@@ -25,7 +25,7 @@ def match(required: Sequence[Requirement], agent: Profile) -> Match:
     """Compare requirements with one agent; where nothing is required, everybody has all of it."""
     if not required:
         return Match("all", (), 1.0)
-    held = [agent.capabilities.get(one.capability_id, -1.0) for one in required]
+    held = [agent.abilities.get(one.capability_id, -1.0) for one in required]
     gap = tuple(one.capability_id for one, has in zip(required, held, strict=True) if has < one.min_proficiency)
     fits = [has for one, has in zip(required, held, strict=True) if has >= one.min_proficiency]
     level: Literal["all", "some", "none"] = "all" if not gap else "some" if fits else "none"

@@ -126,7 +126,7 @@ def _required(handoff: Handoff, known: Mapping[str, Profile]) -> tuple[Requireme
 
 
 def _skills(agent: Profile | None) -> tuple[Requirement, ...]:
-    return () if agent is None else tuple(Requirement(capability_id=name) for name in agent.capabilities)
+    return () if agent is None else tuple(Requirement(capability_id=name) for name in agent.abilities)
 
 
 def _is_full(agent: Profile, load: Mapping[str, int]) -> bool:
@@ -139,7 +139,7 @@ def _plain(name: str) -> str:
 
 
 def _exact(name: str, agent: Profile) -> Ranked | None:
-    for capability, proficiency in agent.capabilities.items():
+    for capability, proficiency in agent.abilities.items():
         if name and _plain(capability) == name:
             return Ranked(agent, proficiency, f"capability {capability}")
     if name and _plain(agent.specialization) == name:
@@ -155,7 +155,7 @@ def _terms(text: str) -> list[str]:
 def _by_text(wanted: str, agents: Sequence[Profile]) -> list[Ranked]:
     """BM25: words count more the fewer agents use them, and less in a long text or when repeated."""
     texts = [
-        Counter(_terms(" ".join((one.specialization, one.description, *one.examples, *one.capabilities))))
+        Counter(_terms(" ".join((one.specialization, one.description, *one.examples, *one.abilities))))
         for one in agents
     ]
     average = sum(text.total() for text in texts) / len(texts) if texts else 0.0
