@@ -12,7 +12,7 @@ import random
 import time
 from pathlib import Path
 
-from baton import Command, Limits, Profile, Relay
+from baton import Command, Limits, Relay
 from baton.agents.python import FunctionAgent
 from baton.testing import virtual
 
@@ -44,10 +44,8 @@ def team(relay, agents, chance):
         return Command(goto=f"agent{int(chance() * agents)}", task=f"step {turn.handoff.hop}")
 
     agent = FunctionAgent(work)
-    for number in range(agents):  # as relay.add does, without asking for all agents each time
-        profile = Profile(agent_id=f"agent{number}")
-        relay.store.register(profile)
-        relay._crew.agents[profile.agent_id], relay._crew.profiles[profile.agent_id] = agent, profile
+    for number in range(agents):
+        relay.add(f"agent{number}", agent)
 
 
 def simulated(handoffs, agents):

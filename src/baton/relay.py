@@ -123,7 +123,8 @@ class Relay(Desk):
         if (check := getattr(agent, "health", None)) is not None and not inspect.iscoroutinefunction(check):
             raise Malformed(f"agent {name}: its health is no `async def health(self)`; write it so, or rename it")
         described = operator.described(self._crew, Profile(agent_id=name, **as_profile(profile)))
-        if all(row.profile != described or not row.available for row in self.store.agents()):
+        row = self.store.agent(name)
+        if row is None or row.profile != described or not row.available:
             self.store.register(described)
         self._crew.agents[name] = agent
         self._crew.profiles[name] = described
@@ -174,7 +175,7 @@ class Relay(Desk):
         limits = self._limits(as_limits(options.pop("limits", None)), options.pop("complexity", None), task)
         state, fields = as_variables(options.pop("state", None), "state"), {**as_fields(options), **fixed}
         known = to in self._crew.agents or (to == HUMAN and fixed.get("type") == "escalation")
-        if not known and to not in {row.profile.agent_id for row in self.store.agents()}:
+        if not known and self.store.agent(to) is None:
             names = {*self._crew.agents, *(row.profile.agent_id for row in self.store.agents())}
             raise UnknownAgent(f"agent {to}: not registered; {near(to, names)}")
         prepared = prepare.begin(self._crew, prepare.request(to, task, **fields), limits, state)
@@ -308,7 +309,7 @@ class Relay(Desk):
         asked["to"] = [codec.plain(one) for one in as_sends(to, task)]
         context = record(given.pop("context", None) or Context(), Context, "context")
         given["context"] = msgspec.structs.replace(context, metadata={**context.metadata, prepare.ASKED: asked})
-        if all(row.profile.agent_id != SUPERVISOR for row in self.store.agents()):
+        if self.store.agent(SUPERVISOR) is None:
             self.store.register(self._crew.profiles[SUPERVISOR])
         first, taken = await self._begin(SUPERVISOR, task, {"from_agent": from_agent, **given})
         try:

@@ -1,10 +1,11 @@
 """No behaviour of an agent harms the work."""
 
 import asyncio
+import time
 
 import pytest
 
-from baton import HandoffFailed, Limits, Relay
+from baton import HandoffFailed, Limits, Profile, Relay
 from baton.errors import LoopDetected, TimedOut
 from baton.protocol.handoff import Handoff, ReturnProtocol
 from baton.testing import virtual
@@ -96,3 +97,19 @@ def test_a_worker_keeps_no_heap_of_old_failures(relay):
 
     virtual.run(main())
     assert len(relay._crew.failures) <= 256
+
+
+@pytest.mark.parametrize("url", [":memory:", "many.db"])
+def test_an_agent_more_costs_the_same_among_many(tmp_path, url):
+    with Relay(url if url == ":memory:" else tmp_path / url, durability="process") as relay:
+
+        def cost(first):
+            began = time.process_time()
+            for number in range(first, first + 100):
+                relay.add(f"agent{number}", Obedient())
+            return time.process_time() - began
+
+        few = min(cost(number) for number in range(0, 300, 100))
+        for number in range(300, 3000):
+            relay.store.register(Profile(agent_id=f"agent{number}"))
+        assert min(cost(number) for number in range(3000, 3300, 100)) < 5 * few  # reading all each time: 40 times

@@ -210,7 +210,7 @@ def handoff_reroute(call: Call) -> int:
     """Give rejected or parked work to another agent."""
     relay = call.relay()
     handoff = find(relay, call.args.id)
-    if call.args.agent not in {row.profile.agent_id for row in relay.store.agents()}:
+    if relay.store.agent(call.args.agent) is None:
         raise errors.UnknownAgent(f"agent {call.args.agent}: not registered; `baton agents list` shows who is")
     done = relay.reroute(handoff.id, call.args.agent, by=call.args.by or config.person(), reason=call.args.reason)
     moved(call.screen, done, "rerouted")

@@ -232,9 +232,10 @@ class Crew:
         """The variables of others that an agent may write; a person may write all."""
         if agent == HUMAN:
             return ("*",)
-        known = self.profiles.get(agent)
-        found = [known] if known else [row.profile for row in self.store.agents() if row.profile.agent_id == agent]
-        return found[0].writes if found else ()
+        if (known := self.profiles.get(agent)) is not None:
+            return known.writes
+        row = self.store.agent(agent)
+        return () if row is None else row.profile.writes
 
     async def commit(self, operation: Callable[[], T], unwanted: Callable[[T], None]) -> T:
         """Write; a caller that is cancelled, at whatever moment, leaves what came of it to `unwanted`, once."""

@@ -66,8 +66,7 @@ def ahead(crew: Crew, handoff: Handoff) -> Way:
         used += (head.type == "escalation") + _edges(tuple(assessments(_trail(store, parent))))
         waiting.add(parent.to_agent)
     asked = {record.to_agent for record in trail} | waiting
-    rows = {row.profile.agent_id: row for row in store.agents()} if ladder else {}
-    closed = {name: why for name in ladder if (why := _closed(crew, handoff, rows.get(name), asked, limits))}
+    closed = {name: why for name in ladder if (why := _closed(crew, handoff, store.agent(name), asked, limits))}
     newest = trail[-1] if trail else None
     return Way(
         next=next_up(ladder, handoff.to_agent, closed, used, limits.max_escalations),

@@ -155,7 +155,8 @@ def fail(crew: Crew, handoff: Handoff, result: Return, cause: str = "") -> Step:
 
 
 def _repeatable(crew: Crew, agent: str) -> bool:
-    return all(row.profile.idempotent for row in crew.store.agents() if row.profile.agent_id == agent)
+    row = crew.store.agent(agent)
+    return row is None or row.profile.idempotent
 
 
 def _move(crew: Crew, handoff: Handoff, command: Command, done: Return | None, running: Running | None) -> Step:

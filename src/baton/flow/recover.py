@@ -340,11 +340,10 @@ def _is_alive(crew: Crew, handoff: Handoff) -> bool:
 def _facts(crew: Crew, handoff: Handoff) -> Facts:
     store = crew.store
     now = store.now()
-    rows = {row.profile.agent_id: row for row in store.agents()}
     flow = store.workflow(handoff.workflow_id)
     limits = flow.limits if flow is not None else crew.settings.limits
     lease_until, timeout_at, reminded = store.timers(handoff.id)
-    receiver = rows.get(handoff.to_agent)
+    receiver = store.agent(handoff.to_agent)
     seen = receiver.health.seen_at if receiver is not None else None
     away = said(receiver.health) if receiver is not None else ""
     ack = int(limits.ack_seconds * 1e6)

@@ -81,12 +81,12 @@ def _away(crew: Crew, handoff: Handoff) -> str:
     """Whether its receiver is not well, and since when."""
     if handoff.state not in {State.OFFERED, State.REJECTED} or handoff.to_agent == HUMAN:
         return ""
-    for row in crew.store.agents():
-        if row.profile.agent_id == handoff.to_agent and not row.available:
-            since = to_time(row.health.since or crew.store.now())
-            why = f"{row.health.state} since {since:%H:%M:%S} UTC ({row.health.reason})"
-            return f"{handoff.to_agent} is {why} and gets no new work; a check that passes, or a worker, ends that"
-    return ""
+    row = crew.store.agent(handoff.to_agent)
+    if row is None or row.available:
+        return ""
+    since = to_time(row.health.since or crew.store.now())
+    why = f"{row.health.state} since {since:%H:%M:%S} UTC ({row.health.reason})"
+    return f"{handoff.to_agent} is {why} and gets no new work; a check that passes, or a worker, ends that"
 
 
 def _last_failure(crew: Crew, handoff: Handoff) -> str:

@@ -206,6 +206,11 @@ class MemoryReads:
             self._agents[agent] = replace(row, health=health)
             return health
 
+    def agent(self, name: str) -> AgentRow | None:
+        """One agent of the registry."""
+        row = self._agents.get(name)
+        return None if row is None else replace(row, load=len(self._held.get(name, ())))
+
     def agents(self) -> list[AgentRow]:
         """The registry."""
         rows = sorted(self._agents.items())

@@ -51,6 +51,8 @@ _LABELLED = """SELECT seq, coalesce(n, 0), CAST(record AS BLOB),
 # One statement sees one state, so a step that is taken meanwhile is no finding.
 _HEADLESS = """SELECT id FROM handoff h WHERE (?1 IS NULL OR id IN (SELECT value FROM json_each(?1)))
     AND NOT EXISTS (SELECT 1 FROM audit WHERE handoff_id = h.id AND hex(digest) = upper(h.audit_head)) ORDER BY id"""
+_AGENTS = """SELECT a.profile, (SELECT count(*) FROM handoff WHERE to_agent = a.id AND state = 'claimed'), a.state,
+    a.reason, a.since, a.failures, a.ill, a.seen_at, a.served, a.checked_at FROM agent a {}"""
 _SEGMENTS = "SELECT n, first, last, root, previous, sealed_at FROM segment"
 
 
@@ -183,11 +185,18 @@ class Reads:
             self._db.execute(SQL["put_health"], (*msgspec.structs.astuple(health), agent))
             return health
 
+    def agent(self, name: str) -> AgentRow | None:
+        """One agent of the registry."""
+        return next(iter(self._agents(_AGENTS.format("WHERE a.id = ?"), (name,))), None)
+
     def agents(self) -> list[AgentRow]:
         """The registry."""
+        return self._agents(_AGENTS.format("ORDER BY a.id"))
+
+    def _agents(self, query: str, bindings: tuple[str, ...] = ()) -> list[AgentRow]:
         return [
             AgentRow(profile=profile, health=_health(health), load=load)
-            for data, load, *health in self._db.rows(SQL["agents"])
+            for data, load, *health in self._db.rows(query, bindings)
             if (profile := read_profile(data)) is not None
         ]
 

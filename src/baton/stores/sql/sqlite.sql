@@ -121,11 +121,6 @@ SELECT state, reason, since, failures, ill, seen_at, served, checked_at FROM age
 UPDATE agent SET state = ?, reason = ?, since = ?, failures = ?, ill = ?, seen_at = ?, served = ?, checked_at = ?
  WHERE id = ?;
 
--- name: agents
-SELECT a.profile, (SELECT count(*) FROM handoff WHERE to_agent = a.id AND state = 'claimed'), a.state, a.reason,
-       a.since, a.failures, a.ill, a.seen_at, a.served, a.checked_at
-  FROM agent a ORDER BY a.id;
-
 -- name: settle_alerts
 UPDATE alert SET resolved_at = ?, resolved_by = ? WHERE subject = ? AND resolved_at IS NULL;
 

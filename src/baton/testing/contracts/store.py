@@ -314,13 +314,13 @@ class StoreContract(HandoffContract):
         self.store.register(Profile(agent_id="a"))
         self.store.mark("b", lambda known: failed_check(known, "silent", self.store.now()))
         self.claimed()
-        rows = {row.profile.agent_id: row for row in self.store.agents()}
-        assert (rows["a"].available, rows["a"].load, rows["b"].available) == (True, 1, False)
+        assert [(row.available, row.load) for row in self.store.agents()] == [(True, 1), (False, 0)]
         self.wait(5)
         self.store.seen(["b"])
         self.store.register(Profile(agent_id="b", description="new"))
-        row = self.store.agents()[1]
-        assert (row.profile.description, row.health) == ("new", Health(seen_at=self.store.now(), served=True))
+        assert [self.store.agent(name) for name in ("a", "b", "c")] == [*(listed := self.store.agents()), None]
+        assert listed[1].profile.description == "new"
+        assert listed[1].health == Health(seen_at=self.store.now(), served=True)
 
     def test_whose_own_check_failed_is_not_well_because_it_is_registered(self) -> None:
         self.store.register(Profile(agent_id="a"))

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 READS = (
     "get", "find", "returned", "starting", "setting", "usage", "workflow", "workflows", "fetch", "version", "timers",
-    "next_due", "held", "agents", "breakers", "audit", "unsealed", "sealed", "unsealed_rows", "sealed_rows", "audited",
-    "labelled", "headless", "last_segment", "segments", "alerts", "locks", "now", "due", "holding", "contents",
-    "tombstones",
+    "next_due", "held", "agent", "agents", "breakers", "audit", "unsealed", "sealed", "unsealed_rows", "sealed_rows",
+    "audited", "labelled", "headless", "last_segment", "segments", "alerts", "locks", "now", "due", "holding",
+    "contents", "tombstones",
 )  # fmt: skip
 WRITES = (
     "renew", "postpone", "unlock", "register", "seen", "mark", "reset_breaker", "add_segment", "raise_alert",
