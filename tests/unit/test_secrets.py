@@ -371,6 +371,14 @@ def test_documents_stay_valid(value: Any, ascii_only: bool, indent: int | None) 
     assert redact_bytes(clean) == clean
 
 
+@settings(max_examples=300, deadline=None)
+@given(VALUES, st.lists(st.text(min_size=8, max_size=12), max_size=2))
+def test_one_look_at_all_texts_misses_nothing(value: Any, values: list[str]) -> None:
+    redactor = known([*values, "plain words here"])
+    for whole in (value, [value, SECRETS[0]], {"a": "plain words here", "b": value}):
+        assert redactor.redact_value(whole) == secrets._mapped(whole, redactor.redact)
+
+
 @settings(max_examples=150, deadline=None)
 @given(TEXTS)
 def test_masking_twice_changes_nothing(text: str) -> None:

@@ -277,6 +277,24 @@ def _mask(text: str, rule: _Rule) -> str:
     return pattern.sub(replace, text)
 
 
+def _mapped(value: Any, redact: Callable[[str], str]) -> Any:
+    """A copy with every string as `redact` gives it, but for those whose key says enough."""
+    if isinstance(value, str):
+        return redact(value)
+    if isinstance(value, dict):
+        result: dict[Any, Any] = {}
+        for key, item in value.items():
+            name = redact(key) if isinstance(key, str) else key
+            while name in result:
+                name = f"{name}*"
+            hidden = isinstance(item, str) and item and isinstance(key, str) and _sensitive(key)
+            result[name] = "[redacted:key]" if hidden else _mapped(item, redact)
+        return result
+    if isinstance(value, (list, tuple)):
+        return type(value)([_mapped(item, redact) for item in value])
+    return value
+
+
 class Redactor:
     """Masks every known kind of secret, and the literal values it was given."""
 
@@ -313,20 +331,11 @@ class Redactor:
 
     def redact_value(self, value: Any) -> Any:
         """Return a copy of a JSON-like value without secrets, also judging strings by their key."""
-        if isinstance(value, str):
-            return self.redact(value)
-        if isinstance(value, dict):
-            result: dict[Any, Any] = {}
-            for key, item in value.items():
-                name = self.redact(key) if isinstance(key, str) else key
-                while name in result:
-                    name = f"{name}*"
-                hidden = isinstance(item, str) and item and isinstance(key, str) and _sensitive(key)
-                result[name] = "[redacted:key]" if hidden else self.redact_value(item)
-            return result
-        if isinstance(value, (list, tuple)):
-            return type(value)([self.redact_value(item) for item in value])
-        return value
+        texts: dict[str, str] = {}
+        copied = _mapped(value, lambda text: texts.setdefault(text, text))
+        # What is suspicious in one text is so in all of them together: one look at the whole is enough.
+        data = "\n".join(texts).encode("utf-8", "surrogatepass")
+        return _mapped(value, self.redact) if self._listed(data) or suspicious(data) else copied
 
     def _listed(self, data: bytes) -> bool:
         return any(needle in data for needle in self._needles)
