@@ -173,6 +173,8 @@ class _SharedList(list[Any]):
 
 def shared(value: Any) -> Any:
     """Variables as an agent sees them: what would change only its own copy is refused."""
+    if isinstance(value, str):  # most are, and the next question takes longer than all the rest
+        return value
     if isinstance(value, Mapping):
-        return _Shared((key, shared(one)) for key, one in value.items())
+        return _Shared({key: shared(one) for key, one in value.items()})
     return _SharedList(map(shared, value)) if isinstance(value, list | tuple) else value
