@@ -23,7 +23,7 @@ HISTORY = [
 ]
 VARIABLES = {
     f"step{number}": {"done": number % 3 == 0, "files": [f"src/step{number}/{i}.py" for i in range(20)]}
-    for number in range(25)
+    for number in range(23)
 }
 PLAIN = {"history": HISTORY, "variables": VARIABLES}
 
