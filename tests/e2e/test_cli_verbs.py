@@ -11,6 +11,7 @@ from baton import Artifact, Command, Escalate, Limits, Relay, clock
 from baton.cli import main
 from baton.cli.call import load
 from baton.cli.verbs import GROUPS, VERBS
+from baton.guards import health
 from baton.protocol.codec import to_microseconds
 from baton.protocol.context import Context
 from baton.protocol.handoff import Handoff, Rationale
@@ -485,6 +486,16 @@ def test_register_list_and_match(team, documents, baton):
     assert documents("agents", "match", "refunds", "--explain")[0]["why"] == "capability refunds"
     assert documents("agents", "match", "nonsense", code=1)[0]["kind"] == "NotFound"
     assert "capability refunds" in baton("agents", "match", "refunds", "--explain")[1]
+
+
+def test_an_agent_that_was_not_well_is_reset(team, documents, baton):
+    with Relay(STORE) as relay:
+        relay.store.mark("billing", lambda known: health.failed(known, "no pulse", relay.store.now(), ill=True))
+    assert "`baton agents reset billing` once it is cured" in baton("agents", "list")[2]
+    assert documents("agents", "reset", "billing") == [{"agent_id": "billing", "state": "available", "reset": True}]
+    assert documents("agents", "list")[0]["state"] == "available"
+    assert baton("agents", "reset", "billing") == (0, "billing  available already\n", "")
+    assert documents("agents", "reset", "biling", code=1)[0]["kind"] == "NotFound"
 
 
 def test_register_with_every_limit(documents):

@@ -6,7 +6,7 @@ import logging
 import pytest
 
 from baton import Profile, Reject, Relay, clock
-from baton.errors import Malformed, StoreError
+from baton.errors import Malformed, NotFound, StoreError
 from baton.guards import health
 from baton.protocol.handoff import Handoff, Requirement, Validation
 from baton.protocol.results import failed
@@ -483,3 +483,34 @@ def test_the_rules_are_those_of_the_relay():
         virtual.run(worked(relay, 12))
         assert len(agent.checks) in {2, 3}
         assert well(relay, "checked").state == "unavailable"
+
+
+def test_a_person_ends_the_illness_of_an_agent_whose_program_has_no_check_any_more(tmp_path):
+    with clock.use(virtual.VirtualClock()), Relay(tmp_path / "store.db", durability="process") as relay:
+        relay.add("model", agent := Checked())
+        agent.wrong = OSError("gone")
+        virtual.run(worked(relay, 200))
+        assert [one.subject for one in relay.alerts()] == ["agent:model"]
+    with clock.use(virtual.VirtualClock()), Relay(tmp_path / "store.db", durability="process") as relay:
+        relay.agent("model")(lambda turn: "done")
+        virtual.run(worked(relay, 200))
+        assert well(relay, "model").state == "unavailable"
+        made = relay.run_sync("model", "work", wait=False)
+        (said,) = relay.waits_for(made.workflow_id)
+        assert said.endswith(f"`baton agents reset model --store {tmp_path / 'store.db'}`, ends that")
+        assert relay.reset_health("model")
+        assert (well(relay, "model").state, well(relay, "model").ill, relay.alerts()) == ("available", False, [])
+        assert not relay.reset_health("model")
+        virtual.run(worked(relay, 200))
+        assert relay.result(made.workflow_id).output == "done"
+        with pytest.raises(NotFound, match="agent modle: not registered"):
+            relay.reset_health("modle")
+
+
+def test_a_check_that_still_fails_makes_ill_again_after_a_reset(relay):
+    relay.add("checked", agent := Checked())
+    agent.wrong = OSError("gone")
+    virtual.run(worked(relay, 20))
+    assert relay.reset_health("checked")
+    virtual.run(worked(relay, 200))
+    assert well(relay, "checked").ill

@@ -119,7 +119,8 @@ def agents_list(call: Call) -> int:
     for one in found:
         if not one.available and one.health.since is not None:
             since = lasting((now - one.health.since) / 1e6)
-            call.screen.hint(f"{one.profile.agent_id} is {one.health.state} for {since}: {one.health.reason}")
+            cure = f"; `baton agents reset {one.profile.agent_id}` once it is cured" if one.health.ill else ""
+            call.screen.hint(f"{one.profile.agent_id} is {one.health.state} for {since}: {one.health.reason}{cure}")
     if not found:
         call.screen.hint("no agent yet; `baton agents register NAME --capability …` adds one, so does a worker")
     return 0
@@ -174,4 +175,17 @@ def agents_match(call: Call) -> int:
             f"an exact capability or specialization comes first; words count only from a score of {FLOOR}, "
             f"and with a lead of {MARGIN:.0%} over the next"
         )
+    return 0
+
+
+@verb(argument("name", metavar="NAME"), examples=("baton agents reset billing",))
+def agents_reset(call: Call) -> int:
+    """Give an agent work again that is suspect or unavailable, for example after its fault was cured.
+
+    Needed where no check of its own would find it well, because its program has none any more.
+    """
+    name = call.args.name
+    reset = call.relay().reset_health(name)
+    call.screen.document({"agent_id": name, "state": "available", "reset": reset})
+    call.screen.line(f"{name}  available{'' if reset else ' already'}")
     return 0

@@ -40,6 +40,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "agents register": ("agents", "add or replace an agent"),
         "agents list": ("agents", "who there is"),
         "agents match": ("agents", "who fits a capability or task"),
+        "agents reset": ("agents", "give an agent work again that was not well"),
     },
     "Share files": {
         "lock": ("locks", "lock files, or list who holds which"),

@@ -305,6 +305,16 @@ class Desk:
         self._crew.hub.notify()
         return closed
 
+    def reset_health(self, agent: str) -> bool:
+        """Let an agent that is suspect or unavailable get work again now; False where it is well already.
+
+        A check of its own that still fails makes it ill again.
+        """
+        if (row := self.store.agent(agent)) is None:
+            raise NotFound(f"agent {agent}: not registered; `baton agents list` shows who is")
+        health.passed(self._crew, agent)
+        return not row.available
+
     def read_registry(self, path: str | Path, *, enrol: bool = True) -> None:
         """Take agents, routes, escalation and health checks from an `agents.toml`; where both say it, the narrower.
 

@@ -86,7 +86,11 @@ def _away(crew: Crew, handoff: Handoff) -> str:
         return ""
     since = to_time(row.health.since or crew.store.now())
     why = f"{row.health.state} since {since:%H:%M:%S} UTC ({row.health.reason})"
-    return f"{handoff.to_agent} is {why} and gets no new work; a check that passes, or a worker, ends that"
+    agent = handoff.to_agent
+    ends = "a worker"
+    if row.health.ill:  # a program that has no check any more would leave it so
+        ends = _way(crew, f"agents reset {quote(agent)}", f'reset_health("{agent}")')
+    return f"{agent} is {why} and gets no new work; a check that passes, or {ends}, ends that"
 
 
 def _last_failure(crew: Crew, handoff: Handoff) -> str:
