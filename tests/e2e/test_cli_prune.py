@@ -11,7 +11,6 @@ import apsw
 import pytest
 
 from baton import Relay, clock
-from baton.cli import main
 from baton.lifecycle import Event
 from baton.protocol.handoff import Handoff
 from baton.protocol.profile import Profile
@@ -23,34 +22,7 @@ from baton.testing.virtual import VirtualClock
 STORE = ".baton/baton.db"
 
 
-@pytest.fixture(autouse=True)
-def place(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    monkeypatch.setenv("BATON_USER", "ana")
-    monkeypatch.delenv("BATON_STORE", raising=False)
-    return tmp_path
-
-
-@pytest.fixture
-def baton(capsys):
-    def call(*words):
-        capsys.readouterr()
-        code = main([str(word) for word in words])
-        said = capsys.readouterr()
-        return code, said.out, said.err
-
-    return call
-
-
-@pytest.fixture
-def documents(baton):
-    def call(*words, code=0):
-        got, out, err = baton(*words, "--json")
-        assert got == code, (out, err)
-        return [json.loads(line) for line in out.splitlines()]
-
-    return call
+pytestmark = pytest.mark.usefixtures("place")
 
 
 def work(task, days, event=Event.COMPLETE):

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from baton import Artifact, Command, Escalate, Limits, Relay, clock
-from baton.cli import main
 from baton.cli.call import load
 from baton.cli.verbs import GROUPS, VERBS
 from baton.guards import health
@@ -22,38 +21,7 @@ from baton.stores.base import LockRequest
 STORE = ".baton/baton.db"
 
 
-@pytest.fixture(autouse=True)
-def place(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    monkeypatch.setenv("BATON_USER", "ana")
-    monkeypatch.delenv("BATON_STORE", raising=False)
-    return tmp_path
-
-
-@pytest.fixture
-def baton(capsys):
-    """Call a verb: exit code, standard output, standard error."""
-
-    def call(*words):
-        capsys.readouterr()
-        code = main([str(word) for word in words])
-        said = capsys.readouterr()
-        return code, said.out, said.err
-
-    return call
-
-
-@pytest.fixture
-def documents(baton):
-    """Call a verb with --json and read every line."""
-
-    def call(*words, code=0):
-        got, out, err = baton(*words, "--json")
-        assert got == code, (out, err)
-        return [json.loads(line) for line in out.splitlines()]
-
-    return call
+pytestmark = pytest.mark.usefixtures("place")
 
 
 @pytest.fixture
