@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from baton import clock
 from baton.board import files, tree
 from baton.board.actor import Actor
+from baton.board.answered import demand
 from baton.board.moves import STATES, WITHDRAWN, Move, make, standing
 from baton.board.tags import PRIORITIES, Text, priority, state_of
 from baton.errors import BatonError, Conflict, Fenced, Malformed, NotFound, Refused
@@ -91,6 +92,8 @@ class FileClaims:
             return Moved(ended)
         if step.event not in MOVES:
             raise Malformed(f"{step.id}: the board has no {step.event.value}; it knows {', '.join(MOVES)}")
+        if step.event is Event.COMPLETE:
+            demand(self.board, self.board.path(name), noun, files.read(self.board.path(name)))
         origin, (to, outcome) = "claimed", MOVES[step.event]
         for state in to:
             move = Move(self.board, self.board.path(name), noun, origin, state)

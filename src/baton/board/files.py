@@ -80,6 +80,30 @@ def change(path: str, edit: Edit, note: Note | None = None, patience: float = PA
     raise Conflict(f"{path}: somebody saves it all the time; nothing was changed; try again when that is over")
 
 
+def create(path: str, data: bytes) -> bool:
+    """Make a new file, whole and on the disk; False where there is one of that name already, which is left alone."""
+    beside = _beside(path)
+    number = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+    try:
+        fcntl.flock(number, fcntl.LOCK_EX)
+        _write(number, data)
+        os.fsync(number)
+        os.link(beside, path, follow_symlinks=False)
+    except FileExistsError:
+        return False
+    except OSError as error:
+        raise Refused(f"{path}: {error.strerror}; it was not made") from None
+    finally:
+        os.close(number)
+        _removed(beside)
+    folder = os.open(dirname(path), os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+    return True
+
+
 def _opened(path: str) -> int:
     try:
         number = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)

@@ -63,6 +63,10 @@ def make(move: Move, actor: Actor) -> int:
         new = replaced(data, found, [f"{move.to}-{move.noun}"] if move.to else [])
         new = move.also(new) if move.also is not None else new
         _approved(move)
+        if move.to == "done" and move.seen < 0 and not move.forced:
+            from baton.board.answered import demand
+
+            demand(move.board, move.path, move.noun, data)
         return new
 
     def events(_old: bytes, _new: bytes) -> list[Event]:

@@ -25,6 +25,9 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "tag remove": ("tag", "take a tag away, or dismiss what nobody approved yet"),
         "tag find": ("tag", "the files with a tag; '#needs-*' is what waits"),
         "await-tag": ("tag", "wait until a file has a tag"),
+        "request new": ("request", "write a request from the template of a skill"),
+        "request list": ("request", "the requests, and where each stands"),
+        "respond": ("request", "answer a request, and link the answer in it"),
     },
     "Run agents on the board": {
         "run /SKILL": ("board", "claim a request, start its agent, watch it"),
@@ -35,6 +38,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "approve": ("people", "let a waiting handoff start"),
         "deny": ("people", "refuse a waiting handoff for good"),
         "alerts": ("people", "what a person should look at"),
+        "trust": ("trust", "let what a repository brings along count, after a look"),
     },
     "Know the agents": {
         "agents register": ("agents", "add or replace an agent"),
