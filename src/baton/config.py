@@ -25,6 +25,24 @@ def agents_file(given: str | None = None) -> str | None:
     return given or os.environ.get("BATON_AGENTS") or None
 
 
+def provider_key(name: str) -> str:
+    """The key for a provider of research, from the environment and nowhere else."""
+    key = os.environ.get(f"{name.upper()}_API_KEY", "").strip()
+    if not key:
+        raise NotFound(f"{name.upper()}_API_KEY is not set; set it to your key for {name}, or choose another provider")
+    return key
+
+
+def provider_url(name: str, usual: str) -> str:
+    """Where a provider of research is called: BATON_<NAME>_URL, else the usual place."""
+    return os.environ.get(f"BATON_{name.upper()}_URL") or usual
+
+
+def provider_model(name: str, usual: str) -> str:
+    """Which model or agent of a provider does the research: BATON_<NAME>_MODEL, else the usual one."""
+    return os.environ.get(f"BATON_{name.upper()}_MODEL") or usual
+
+
 def read_file(path: str | Path) -> bytes:
     """A settings file; only a regular one of a sensible size."""
     try:
