@@ -2,7 +2,7 @@
 
 `virtual` runs asyncio programs in virtual time; `faults` kills at every write; `power` takes the power
 away; `races` lets processes contend; `simulation` plays processes, faults and hostile agents, one seed for
-each schedule. Each name is imported when it is first used.
+each schedule; `research` speaks as the providers of research do. Each name is imported when it is first used.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from baton.testing.races import RaceResult as RaceResult
     from baton.testing.races import linearizable as linearizable
     from baton.testing.races import race as race
+    from baton.testing.research import ResearchServer as ResearchServer
     from baton.testing.simulation import simulate as simulate
     from baton.testing.virtual import Deadlock as Deadlock
     from baton.testing.virtual import VirtualClock as VirtualClock
@@ -32,6 +33,7 @@ _PLACES = {
     "NaiveClaims": "races",
     "PowerReport": "power",
     "RaceResult": "races",
+    "ResearchServer": "research",
     "SweepReport": "faults",
     "VirtualClock": "virtual",
     "VirtualLoop": "virtual",
