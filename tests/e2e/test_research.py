@@ -4,7 +4,6 @@ Run as a program, this file is the process that is killed: `REQUEST REPORT PROVI
 moments before and after each write to the request; 0 kills nowhere.
 """
 
-import fcntl
 import functools
 import json
 import os
@@ -18,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from baton.board import files
 from baton.board.research import (
     Patience,
     adopt,
@@ -34,7 +34,7 @@ from baton.testing import kill_sweep
 from baton.testing.research import KEY, Fault, ResearchServer
 
 BOTH = pytest.mark.parametrize("provider", ["gemini", "openai"])
-QUICK = Patience(longest=20, first=0.01, most=0.02)
+QUICK = Patience(longest=60, first=0.01, most=0.02)
 TEXT = """# Research Request: Market size
 **Tags**: #claimed-research
 
@@ -56,21 +56,16 @@ class FileRequest:
     def read(self):
         return self.path.read_bytes()
 
-    def note(self, section_, change):
+    def note(self, title, change):
         self._mortal()
-        with self.path.with_suffix(".lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            data = self.read()
-            self.store(section_, with_section(data, section_, change(section(data, section_))))
+        self.change(title, lambda data: with_section(data, title, change(section(data, title))))
         self._mortal()
 
-    def store(self, _, data):
-        fresh = self.path.with_suffix(".new")
-        number = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-        os.write(number, data)
-        os.fsync(number)
-        os.close(number)
-        fresh.replace(self.path)
+    def change(self, title, edit):
+        files.change(str(self.path), edit)
+        directory = os.open(self.path.parent, os.O_RDONLY)
+        os.fsync(directory)
+        os.close(directory)
 
     def _mortal(self):
         self._left -= 1
@@ -81,9 +76,9 @@ class FileRequest:
 class ForgetfulRequest(FileRequest):
     """What a naive program does: it writes the report, and before that nothing."""
 
-    def store(self, section_, data):
-        if section_ != "Research Job":
-            super().store(section_, data)
+    def change(self, title, edit):
+        if title != "Research Job":
+            super().change(title, edit)
 
 
 def go(request, report, provider="gemini", **more):
@@ -344,21 +339,12 @@ def survived(provider, environment, directory, acknowledged):
 
 
 @BOTH
-@pytest.mark.parametrize("mode", ["kill", "torn"])
-def test_killed_at_every_system_call_that_writes(mode, provider, server):
+@pytest.mark.parametrize(("mode", "every"), [("kill", 1), ("torn", 1), ("EIO", 3), ("ENOSPC", 3)])
+def test_a_fault_at_every_system_call_that_writes_costs_one_job(mode, every, provider, server):
     bound = [functools.partial(part, provider, server.environment) for part in (work, survived)]
-    found = kill_sweep(*bound, where=("files",), mode=mode)
+    found = kill_sweep(*bound, where=("files",), mode=mode, every=every)
     found.assert_clean()
-    assert found.kills == found.points > 5
-
-
-@BOTH
-@pytest.mark.parametrize("mode", ["EIO", "ENOSPC"])
-def test_a_disk_that_fails_or_is_full_costs_no_second_job(mode, provider, server):
-    bound = [functools.partial(part, provider, server.environment) for part in (work, survived)]
-    found = kill_sweep(*bound, where=("files",), mode=mode)
-    found.assert_clean()
-    assert found.errors == found.points > 5
+    assert (found.kills if mode in {"kill", "torn"} else found.errors) == found.points > 5
 
 
 @BOTH
@@ -593,11 +579,13 @@ def test_the_key_is_told_to_nobody(provider, server, request_, report, monkeypat
 
 
 @BOTH
-@pytest.mark.parametrize("code", [301, 302, 307, 308])
-def test_a_redirect_is_not_followed(code, provider, server, request_, report):
+@pytest.mark.parametrize(
+    ("code", "state"), [(301, "refused"), (302, "doubtful"), (303, "doubtful"), (307, "refused"), (308, "refused")]
+)
+def test_a_redirect_is_not_followed(code, state, provider, server, request_, report):
     with ResearchServer() as other:
         server.script("start", Fault(code, headers={"Location": f"{other.url}/v1/responses"}))
-        assert go(request_, report, provider).state == "refused"
+        assert go(request_, report, provider).state == state
         assert other.calls == []
     assert server.left == 0
 
@@ -656,7 +644,7 @@ def test_a_certificate_that_nobody_vouches_for_gets_no_key(tmp_path, request_, r
         port = untrusted.stdout.readline().strip()
         monkeypatch.setenv("BATON_GEMINI_URL", f"https://127.0.0.1:{port}")
         monkeypatch.setenv("GEMINI_API_KEY", KEY)
-        outcome = go(request_, report, "gemini", patience=Patience(0, 1, 1))
+        outcome = go(request_, report, "gemini")
         said = untrusted.stdout.read()
     assert outcome.state == "refused"
     assert "CERTIFICATE_VERIFY_FAILED" in outcome.reason
@@ -686,7 +674,7 @@ def test_a_file_that_is_in_the_way_is_not_overwritten_and_nothing_is_paid(server
 
 def test_a_request_whose_code_block_is_open_starts_nothing(server, request_, report):
     request_.path.write_text(TEXT + "\n```sh\nnever closed\n")
-    with pytest.raises(Malformed, match="close the code block"):
+    with pytest.raises(Malformed, match="code block"):
         go(request_, report)
     assert server.calls == []
 

@@ -4,11 +4,12 @@ import json
 import random
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from baton.board.research import base, calls, gemini, openai, report, request
 from baton.board.research.request import Record, field, section, with_section
+from baton.board.tags import ALERT, RESOLVED, Text, state_of
 from baton.errors import Malformed, TooLarge
 
 REQUEST = b"# Research Request: Scissors\n**Tags**: #claimed-research\n\n## Query\nHow many?\n"
@@ -37,6 +38,7 @@ def test_a_heading_may_have_a_number_and_code_has_none():
     assert section(data, "Response") == ["yes"]
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=300), st.lists(st.sampled_from(LINES), max_size=3))
 def test_what_is_written_is_found_or_refused_whatever_the_file_holds(data, lines):
     try:
@@ -47,6 +49,7 @@ def test_what_is_written_is_found_or_refused_whatever_the_file_holds(data, lines
     assert with_section(changed, "Research Job", lines) == changed
 
 
+@settings(deadline=None)
 @given(st.text(alphabet="`~# \nRx1.Job*", max_size=60), st.lists(st.sampled_from(LINES), min_size=1, max_size=2))
 def test_fences_and_headings_hide_nothing_that_was_written(text, lines):
     try:
@@ -130,12 +133,23 @@ def test_a_request_that_asks_nothing_is_refused():
 # --- the report --------------------------------------------------------------------------------
 
 
+@settings(deadline=None)
 @given(st.text(alphabet="#＃needs-fixDOaltiv`\\&;\r\n\u202e\x1b", max_size=80))
 def test_no_tag_and_no_control_character_is_left(text):
     left = report.harmless(text)
     assert not any(f"#{state}-" in left.lower() for state in ("needs", "delegated", "next", "claimed", "done"))
     assert "#active-alert" not in left.lower()
     assert not set("\r\u202e\x1b") & set(left)
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.sampled_from([*"#＃\\`*[](){}<>-~=& \n\t", "needs-x", "done-y", "active-alert", "```", "<!--", "-->"]))
+)
+def test_the_board_finds_no_work_in_a_response(parts):
+    text = report.text_of("".join(parts), {"Original Request": "x"}, "y").encode()
+    found = [tag.name for tag in Text(text).tags if state_of(tag.name) or tag.name in {ALERT, RESOLVED}]
+    assert found == []
 
 
 def test_sources_are_listed_once_and_only_where_they_are_addresses():
@@ -264,15 +278,15 @@ def test_why_it_is_incomplete():
 )
 def test_a_key_goes_nowhere_in_the_clear(base_url):
     with pytest.raises(Malformed, match="neither https"):
-        calls.Caller(base_url, "k", ("x-key", ""))
+        calls.Caller(base_url, "long-enough", ("x-key", ""))
 
 
 def test_a_key_that_would_be_two_headers_is_refused_and_not_shown():
-    for key in ("secret\r\nX: y", "sec ret", "seçret"):
+    for key in ("secret-key\r\nX: y", "secret key", "seçret-key", "secret"):
         with pytest.raises(Malformed) as refused:
             calls.Caller("https://example.org", key, ("x-key", ""))
         assert "sec" not in str(refused.value)
-    assert "hidden" not in repr(calls.Caller("https://example.org", "hidden", ("x-key", "")))
+    assert "hidden" not in repr(calls.Caller("https://example.org", "hidden-key", ("x-key", "")))
 
 
 @pytest.mark.parametrize(

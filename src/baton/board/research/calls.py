@@ -25,10 +25,11 @@ from baton.errors import Malformed
 SILENCE = 30.0  # seconds without a byte
 WHOLE = 120.0  # seconds for a call, however many bytes drip in
 LARGEST = 16 * 1024 * 1024
+SHORTEST = 8  # characters of a key: what is shorter would be found in any answer
 LONGEST_WAIT = 3600.0  # what a Retry-After may ask for
 
 # What a server says when it is not known whether it did what it was asked.
-_DOUBTFUL = frozenset({408, 409, 425})
+_DOUBTFUL = frozenset({302, 303, 408, 409, 425})
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,8 +47,10 @@ class Caller:
 
     def __init__(self, base: str, key: str, header: tuple[str, str], **headers: str) -> None:
         """`header` is the name of the header with the key, and what stands in it before the key."""
-        if not (key.isascii() and key.isprintable() and " " not in key):
-            raise Malformed("the API key holds characters that no key has; set it again, without quotes and spaces")
+        if not (len(key) >= SHORTEST and key.isascii() and key.isprintable() and " " not in key):
+            raise Malformed(
+                "the API key is too short, or holds characters that no key has; set it again, and nothing else"
+            )
         self._key = key
         self._base = _checked(base)
         self._headers = {name.replace("_", "-"): value for name, value in headers.items()}
@@ -65,7 +68,8 @@ class Caller:
             connection.connect()
         except (OSError, http.client.HTTPException) as error:
             connection.close()
-            return Answer(sent=False, why=f"{self._base.hostname} cannot be reached: {_named(error)}")
+            again = None if isinstance(error, ssl.SSLError) else 0.0  # a wrong certificate does not mend itself
+            return Answer(sent=False, again=again, why=f"{self._base.hostname} cannot be reached: {_named(error)}")
         watch = threading.Timer(WHOLE, _cut, [connection])
         watch.daemon = True
         watch.start()
@@ -106,7 +110,9 @@ def trouble(answer: Answer, job: str = "") -> Job | None:
         return None
     if job and answer.status in {404, 410}:
         return Job(state="unknown", id=job, reason=answer.why)
-    if answer.status == 429 or not answer.sent:
+    if not answer.sent:
+        return Job(state="refused", id=job, reason=answer.why, again=answer.again)
+    if answer.status == 429:
         return Job(state="refused", id=job, reason=answer.why, again=answer.again or 0.0)
     if 300 <= answer.status < 500 and answer.status not in _DOUBTFUL:
         return Job(state="refused", id=job, reason=answer.why)

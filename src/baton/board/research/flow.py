@@ -123,17 +123,15 @@ class Work:
 
     def _mark(self, record: Record, **changes: str) -> Record:
         """Write down what became of our job; what has ended stays as it ended."""
-        found = msgspec.structs.replace(record, **changes)
+        found = record
 
         def change(lines: list[str]) -> list[str]:
             nonlocal found
             now = Record.of(lines)
             if (now.intent, now.id) != (record.intent, record.id):
                 raise Conflict(f"{self._request.path}: its job is another one now; run again to go on with that")
-            if now.ended:
-                found = now
-                return lines
-            return found.lines()
+            found = now if now.ended else msgspec.structs.replace(record, **changes)
+            return lines if now.ended else found.lines()
 
         self._request.note(JOB, change)
         return found

@@ -21,8 +21,10 @@ from typing import Protocol
 
 import msgspec
 
+from baton.board.markdown import Markdown
 from baton.board.research.base import ENDS, SAID, is_id
 from baton.board.research.report import harmless
+from baton.board.tags import HEAD, Text
 from baton.errors import Malformed, TooLarge, safe
 
 JOB = "Research Job"
@@ -40,8 +42,8 @@ class Request(Protocol):
     """One request file.
 
     `note` calls `change`, under the lock of the file, with the lines that stand below `## SECTION` (none where it is
-    missing), writes what it returns in their place, and returns when that is durable. `change` may raise: then the
-    file stays as it is.
+    missing), writes what it returns in their place, and returns when that would outlive a power cut. Where `change`
+    raises, the file stays as it is. It may be called again, when somebody else saves the file meanwhile.
     """
 
     @property
@@ -138,14 +140,16 @@ def with_section(data: bytes, title: str, lines: list[str]) -> bytes:
         new.append(newline)
     changed = b"".join(old[:start] + new + old[end:])
     if [line for line in section(changed, title) if line.strip()] != [line for line in lines if line.strip()]:
-        raise Malformed(f"what is written below ## {title} would not be found again; close the code block before it")
+        raise Malformed(
+            f"what is written below ## {title} would not be found again; close the code block or comment before it"
+        )
     return changed
 
 
 def record(data: bytes) -> Record:
     """What the request says of its job."""
     if not has(data, JOB) and any(line.rstrip() == b"## " + JOB.encode() for line in _lines(data)):
-        raise Malformed(f"## {JOB} stands in a code block, where it does not count; close the block before it")
+        raise Malformed(f"## {JOB} stands in a code block or comment, where it does not count; close that before it")
     return Record.of(section(data, JOB))
 
 
@@ -160,13 +164,10 @@ def previous(data: bytes) -> str | None:
 
 
 def title(data: bytes) -> str:
-    """What the request is about: its heading, without the word that all of them begin with."""
-    for line in _lines(data.removeprefix(b"\xef\xbb\xbf")):
-        if line.startswith(b"# "):
-            said = line.decode(errors="replace")[2:].strip()
-            kind, colon, topic = said.partition(":")
-            return harmless(topic.strip() if colon and kind.casefold().endswith("request") else said)
-    return "(no title)"
+    """What the request is about: its heading, without the words that all of them begin with."""
+    said = Text(data).title()
+    kind, colon, topic = said.partition(":")
+    return harmless(topic.strip() if colon and kind.casefold().endswith("request") else said) or "(no title)"
 
 
 def question(data: bytes) -> str:
@@ -176,7 +177,7 @@ def question(data: bytes) -> str:
     for line, heading in _headed(_lines(data)):
         if heading is not None:
             noted = _plain(heading) in _NOTES
-        if not noted and not line.startswith(b"**Tags**:"):
+        if not noted and not line.startswith(HEAD):
             kept.append(line)
     text = b"".join(kept).decode(errors="replace").strip()
     if not any(line.strip() and not line.startswith("#") for line in text.splitlines()):
@@ -192,20 +193,15 @@ def _lines(data: bytes) -> list[bytes]:
 
 
 def _headed(lines: list[bytes]) -> list[tuple[bytes, str | None]]:
-    """Each line, and its text where it is a heading of the first or second level; in a code block there is none."""
+    """Each line, and its text where it is a heading of the first or second level; code and comments have none."""
     found: list[tuple[bytes, str | None]] = []
-    fence = b""
+    hidden, at, number = Markdown(b"".join(lines)).hidden, 0, 0
     for line in lines:
-        bare = line.strip()
-        mark = bare[: len(bare) - len(bare.lstrip(bare[:1]))] if bare.startswith((b"```", b"~~~")) else b""
-        heading = None
-        if fence:
-            fence = b"" if mark.startswith(fence) and mark == bare else fence
-        elif mark:
-            fence = mark
-        elif line.startswith((b"# ", b"## ")):
-            heading = line.decode(errors="replace")
-        found.append((line, heading))
+        while number < len(hidden) and hidden[number][1] <= at:
+            number += 1
+        is_prose = number == len(hidden) or hidden[number][0] > at
+        found.append((line, line.decode(errors="replace") if is_prose and line.startswith((b"# ", b"## ")) else None))
+        at += len(line)
     return found
 
 
