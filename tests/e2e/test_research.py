@@ -81,6 +81,30 @@ class ForgetfulRequest(FileRequest):
             super().change(title, edit)
 
 
+class CrowdRequest(FileRequest):
+    """Waits with the first write until all others have come as far: each of them has seen a request without a job."""
+
+    def note(self, title, change):
+        self.wait()
+        super().note(title, change)
+
+    def wait(self):
+        self.path.with_suffix(f".ready-{os.getpid()}").touch()
+        until = time.monotonic() + 50
+        while not self.path.with_suffix(".go").exists():
+            assert time.monotonic() < until
+            time.sleep(0.005)
+
+
+class NaiveRequest(CrowdRequest):
+    """What a naive program does: it looks, and then it writes."""
+
+    def note(self, title, change):
+        lines = change(section(self.read(), title))
+        self.wait()
+        self.change(title, lambda data: with_section(data, title, lines))
+
+
 def go(request, report, provider="gemini", **more):
     return research(request, Path(report), provider=provider, patience=more.pop("patience", QUICK), **more)
 
@@ -347,15 +371,29 @@ def test_a_fault_at_every_system_call_that_writes_costs_one_job(mode, every, pro
     assert (found.kills if mode in {"kill", "torn"} else found.errors) == found.points > 5
 
 
+def crowd(server, request, report, provider, kind):
+    """What six processes say that begin at the same moment."""
+    server.script("start", Fault(works=True, delay=0.5))
+    processes = [child(request, report, provider, 0, kind) for _ in range(6)]
+    while len(list(request.path.parent.glob("*.ready-*"))) < len(processes):
+        assert all(process.poll() is None for process in processes)
+        time.sleep(0.01)
+    request.path.with_suffix(".go").touch()
+    return [finish(process)[1] for process in processes]
+
+
 @BOTH
 def test_many_processes_at_once_start_one_job(provider, server, request_, report):
-    server.script("start", Fault(works=True, delay=0.5))
-    crowd = [child(request_, report, provider) for _ in range(6)]
-    said = [finish(process)[1] for process in crowd]
+    said = crowd(server, request_, report, provider, "CrowdRequest")
     assert len(server.jobs) == len(starts(server)) == 1
-    assert sum(line.startswith("done") for line in said) >= 1, said
-    others = [line for line in said if not line.startswith("done")]
-    assert all("doubtful" in line or "Conflict" in line for line in others), others
+    assert sum(line.startswith("done") for line in said) == 1, said
+    assert sum("somebody else has just begun a job" in line for line in said) == len(said) - 1, said
+
+
+@BOTH
+def test_the_crowd_makes_a_naive_program_pay_twice(provider, server, request_, report):
+    crowd(server, request_, report, provider, "NaiveRequest")
+    assert len(server.jobs) > 1
 
 
 # --- what goes wrong ---------------------------------------------------------------------------
