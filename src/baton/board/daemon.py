@@ -11,13 +11,13 @@ import fcntl
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 
 from baton import clock, config
-from baton.board import files
+from baton.board.agents import Places
 from baton.board.approvals import Approval
 from baton.board.dispatch import Route, Routes, way
 from baton.board.evidence import Verdict, Worker
@@ -26,7 +26,7 @@ from baton.board.order import Candidate, Life, Plan, Running, Slots, plan
 from baton.board.recovery import SPAWNED, Finding, Recovery, Rules
 from baton.board.root import Board
 from baton.board.watch import Watch
-from baton.board.windows import Job, Window, Windows
+from baton.board.windows import Job
 from baton.errors import BatonError, NotFound
 
 QUIET = 3.0
@@ -38,7 +38,7 @@ LIVES: dict[Worker, Life] = {
     Worker.SILENT: "stuck",
     Worker.ORPHAN: "stuck",
     Worker.UNKNOWN: "unknown",
-    Worker.DEAD: "dead",
+    Worker.DEAD: "unknown",  # until the second look
 }
 
 
@@ -50,24 +50,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     slots: Slots
     quiet: float = QUIET
     once: bool = False  # end when nothing runs and nothing can start
-
-
-class Places(msgspec.Struct, frozen=True):
-    """Where agents run: in windows, and what needs none beside them."""
-
-    windows: Windows
-    plain: Windows
-
-    @property
-    def words(self) -> str:
-        """For people."""
-        return "tmux windows" if self.windows.shows else "plain processes"
-
-    def all(self) -> Iterator[tuple[Windows, Window]]:
-        """Every window, with the place it is in."""
-        for place in {id(one): one for one in (self.windows, self.plain)}.values():
-            for window in place.list():
-                yield place, window
 
 
 class Daemon:
@@ -181,24 +163,18 @@ class Daemon:
             self._dispatch()
 
     def _put_right(self) -> None:
-        found = [one for item in self.items.within("claimed", "next", "delegated") for one in self._look(item)]
+        items = self.items.within("claimed", "next", "delegated")
+        found = [one for item in items for one in self.recovery.of(item.path, item.noun)]
         for finding in self.recovery.treat(found + self.recovery.untagged({(one.path, one.noun) for one in found})):
             self._tell((finding.path, finding.noun), f"{finding.verdict}: {finding.reason}; {finding.action}")
             self.items.update([self.board.path(finding.path)])
         self._note()
 
-    def _look(self, item: Item) -> list[Finding]:
-        try:
-            data = files.read(self.board.path(item.path))
-        except BatonError:
-            return []
-        return [one for one in self.recovery.look(item.path, data) if one.noun == item.noun]
-
     def _dispatch(self) -> None:
         routes = self.settings.routes()
         windows = [window for _, window in self.places.all() if window.running]
         busy = {(window.item, window.noun) for window in windows}
-        found = [(item, one) for item in self._waiting for one in self._look(item)]
+        found = [(item, one) for item in self._waiting for one in self.recovery.of(item.path, item.noun)]
         candidates = [self._candidate(item, one, routes) for item, one in found if one.verdict is Verdict.READY]
         decided = plan(candidates, self._running(busy), routes, self.settings.slots, clock.now(), self._started)
         for start in decided.start:
@@ -222,7 +198,7 @@ class Daemon:
         running = [
             Running(item.path, item.noun, item.weight, LIVES[finding.worker])
             for item in self.items.within("claimed")
-            for finding in self._look(item)
+            for finding in self.recovery.of(item.path, item.noun)
             if finding.worker is not None
         ]
         known = {(one.path, one.noun) for one in running}

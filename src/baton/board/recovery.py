@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from baton import clock
-from baton.board import approvals, files, sessions, wrote
+from baton.board import answered, approvals, files, sessions, wrote
 from baton.board.actor import Actor
 from baton.board.approvals import Approval
 from baton.board.evidence import Verdict, Worker, verdict
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
 OnDead = Literal["requeue", "alert"]
 BY = "recovery"
 ALERT = "alert"
+STOPPED = "stopped"  # a person ended the agent
 SPAWNED = "spawned"  # an agent was started for an item, which has not claimed it yet
 APART = 2 * clock.SECOND
 DAY = 24 * 3600 * clock.SECOND
-RESPONSE = b"\n## Response"
 RECOVERY = b"\n## Recovery"
 # What a person is told of, and nothing is changed.
 TOLD = frozenset({Verdict.STUCK, Verdict.ORPHANED, Verdict.UNKNOWN, Verdict.REAPPEARED, Verdict.TAKEN, Verdict.UNOWNED})
@@ -131,6 +131,14 @@ class Recovery:
             state, noun = state_of(tag.name) or ("", "")
             if state:
                 yield self._finding(name, noun, state, data)
+
+    def of(self, name: str, noun: str) -> list[Finding]:
+        """What one item is; nothing where its file is gone, or has no tag of it."""
+        try:
+            data = files.read(self.board.path(name))
+        except BatonError:
+            return []
+        return [one for one in self.look(name, data) if one.noun == noun]
 
     def treat(self, findings: list[Finding]) -> list[Finding]:
         """Do what each finding asks for; those that were not at rest, with what was done."""
@@ -238,22 +246,33 @@ class Recovery:
 
     def _dead_worker(self, found: Finding) -> str:
         data = files.read(self.board.path(found.path))
-        if RESPONSE in data:
+        if answered.response(self.board, data):
             self._move(found, "claimed", "done", reason=f"{found.reason}; its response is there")
             return "completed: the response is there"
         if self.rules.on_dead == "alert":
             self.rules.alert(found)
             return "a person is told (on_dead = alert)"
-        again = found.attempts < self.rules.attempts
-        at = self._requeue(found, "Re-queued for processing" if again else "Left for a person: no attempt is left")
+        kept = self._kept_back(found)
+        at = self._requeue(found, f"Left for a person: {kept}" if kept else "Re-queued for processing")
         approved = self.rules.approved(found.path, found.noun, files.read(self.board.path(found.path)))
-        if not again or isinstance(approved, str):
+        if kept or isinstance(approved, str):
             self.rules.alert(found)
-            return f"back on the list for a person: {approved if again else f'{found.attempts} attempts were made'}"
+            return f"back on the list for a person: {kept or approved}"
         move = Move(self.board, self.board.path(found.path), found.noun, "needs", "delegated")
         move.seen, move.more = at, {"reason": "its approval still stands"}
         approvals.again(move, Actor(BY, ""), approved)
         return "back in the queue under its approval"
+
+    def _kept_back(self, found: Finding) -> str:
+        """Why it does not start again by itself."""
+        if found.attempts >= self.rules.attempts:
+            return f"{found.attempts} attempts were made"
+        for record in self.board.log.history(found.path, found.noun):
+            if record["event"] == STOPPED and record.get("of") == found.seen:
+                return f"{record['by']} stopped it"
+            if record["at"] == found.seen:
+                break
+        return ""
 
     def _requeue(self, found: Finding, action: str) -> int:
         lines = recovery_section(found, action)

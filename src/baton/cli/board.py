@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 import signal
 from pathlib import Path
-from typing import Any
 
 from baton import clock, config
-from baton.board import actor, approvals, files, moves, programs, windows, windows_plain
-from baton.board.daemon import Daemon, Places, Settings
-from baton.board.dispatch import DEFAULT, Route, Routes, way
+from baton.board import actor, agents, approvals, files, moves, programs, requests, trust
+from baton.board.daemon import Daemon, Settings
+from baton.board.dispatch import Route, Routes, way
 from baton.board.items import Items
 from baton.board.order import Slots
 from baton.board.recovery import rules_of
@@ -51,13 +50,13 @@ def run_skill(call: Call) -> int:
     """
     args = call.args
     board, path = board_of(args.file or ".")
-    route = _route(_table(), args.skill)
+    route = _route(requests.routes(board), args.skill)
     if args.file is None:
         return _take_next(call, board, route)
     how = way(args.mode or route.mode, shows=call.screen.tty, attached=call.screen.tty)
     if how.mode is None:
         raise NotFound(f"/{route.skill}: {how.reason}")
-    rows = programs.load(Path(board.root))
+    rows = programs.load(Path(board.root), trust.judge(board))
     longest = seconds(args.max_time, "--max-time") if args.max_time else None
     task = Task(
         board=board, path=path, noun=route.noun, skill=route.skill, program=rows.of(route.skill, args.program),
@@ -103,7 +102,7 @@ def run_monitor_tags(call: Call) -> int:
     if not Path(folder).is_dir():
         raise NotFound(f"{folder}: no folder; name the tree to look after")
     settings = Settings(
-        routes=_table,
+        routes=lambda: requests.routes(board),
         rules=rules_of(board, args.on_dead),
         slots=Slots(
             agents=args.max_agents if args.max_agents is not None else os.cpu_count() or 1,
@@ -113,23 +112,12 @@ def run_monitor_tags(call: Call) -> int:
         quiet=seconds(args.quiet, "--quiet"),
         once=args.once,
     )
-    daemon = Daemon(Items(board, folder), places(board, args.windows, args.socket), settings, call.screen.hint)
+    daemon = Daemon(Items(board, folder), agents.places(board, args.windows, args.socket), settings, call.screen.hint)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda *_: daemon.stop())
     call.screen.hint(f"looking after {folder}; agents run in {daemon.places.words}")
     daemon.serve()
     return 0
-
-
-def places(board: Board, kind: Any = "auto", socket: str | None = None) -> Places:
-    """Where the agents of a board run."""
-    folder = Path(board.state, "windows")
-    return Places(windows.open_windows(folder, kind, socket), windows_plain.Plain(folder))
-
-
-def _table() -> Routes:
-    """The dispatch table that counts here."""
-    return DEFAULT
 
 
 def _route(routes: Routes, skill: str) -> Route:

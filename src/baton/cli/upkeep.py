@@ -18,19 +18,30 @@ if TYPE_CHECKING:
     from baton.relay import Relay
 
 DUE = Columns(("HANDOFF", "WHAT", "FROM → TO", "WHY"), spare=("FROM → TO",), folded=True)
+STUCK = Columns(("ITEM", "WHAT", "WHY", "ACTION"), of="tagged work", folded=True)
 BREAKERS = Columns(("SUBJECT", "STATE", "FAILURE", "IN A ROW", "TRIES AGAIN"), spare=("IN A ROW", "FAILURE"))
 
 
 @verb(
     argument("--dry-run", action="store_true", help="only say what is due or orphaned"),
-    examples=("baton recover --dry-run", "baton recover"),
-    columns=(DUE,),
+    argument(
+        "--on-dead", choices=("requeue", "alert"), default="requeue", help="tagged work of a dead worker: again, or ask"
+    ),
+    examples=("baton recover --dry-run", "baton recover", "baton recover --on-dead alert"),
+    columns=(DUE, STUCK),
 )
 def recover(call: Call) -> int:
-    """Move what is due (deadlines, acknowledgements, retries) and free what dead workers of this host held.
+    """Move what is due and free what dead workers held: handoffs of the store, and tagged work of the board.
 
-    Every worker does this by itself all the time; this is for a store without workers.
+    Every worker and the daemon do this by themselves all the time; this is for when none runs. Tagged work whose worker
+    is gone is done if its response is there, else back in the queue while its approval stands, three times at most.
     """
+    from baton.cli.recovered import board_here, recover_board
+
+    if (board := board_here()) is not None:
+        recover_board(call, board, STUCK)
+        if call.missing:
+            return 0
     relay = call.relay()
     short = 8 if call.screen.tty else None
     if call.args.dry_run:

@@ -32,6 +32,9 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     "Run agents on the board": {
         "run /SKILL": ("board", "claim a request, start its agent, watch it"),
         "run --monitor-tags": ("board", "the daemon: start agents for approved work"),
+        "agents status": ("agents_board", "who works on what, how it is, and by what evidence"),
+        "agents attach": ("agents_board", "look at an agent: its window or its log"),
+        "agents stop": ("agents_board", "end an agent with all that it started"),
     },
     "Decide as a person": {
         "waiting": ("people", "what waits for a person"),

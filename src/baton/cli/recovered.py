@@ -1,0 +1,40 @@
+"""`recover`, as far as it is about the board."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import msgspec
+
+from baton import clock
+from baton.board.evidence import Verdict, Worker
+from baton.board.recovery import APART, Recovery, rules_of
+from baton.board.root import Board, board_of
+from baton.cli.call import Call
+from baton.cli.screen import Columns
+
+RESTING = frozenset({Verdict.REST, Verdict.STAGED, Verdict.READY, Verdict.CHOSEN, Verdict.WORKING})
+
+
+def board_here() -> Board | None:
+    """The board of the working directory, if anything was ever done on it."""
+    board, _ = board_of(".")
+    return board if Path(board.log.path).exists() else None
+
+
+def recover_board(call: Call, board: Board, columns: Columns) -> None:
+    """Say what is stuck, and put it right unless it is a dry run. A dead worker is looked for twice."""
+    recovery = Recovery(board, rules_of(board, call.args.on_dead))
+    found = [one for one in recovery.survey() if one.verdict not in RESTING]
+    if not call.args.dry_run:
+        done = recovery.treat(recovery.survey())
+        if any(one.worker is Worker.DEAD for one in done):
+            time.sleep(APART / clock.SECOND)
+            again = {(one.path, one.noun): one for one in recovery.treat(recovery.survey())}
+            done = [again.pop((one.path, one.noun), one) for one in done] + list(again.values())
+        found = done
+    rows = [(f"{one.path}#{one.noun}", one.verdict.value, one.reason, one.action) for one in found]
+    call.screen.table(columns, rows, map(msgspec.structs.asdict, found))
+    if not found:
+        call.screen.hint("no tagged work is stuck")
