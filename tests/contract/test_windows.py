@@ -16,7 +16,7 @@ import pytest
 
 from baton import clock
 from baton.board import processes, windows_tmux
-from baton.board.windows import Job, Windows, open_windows
+from baton.board.windows import Job, Window, Windows, open_windows
 from baton.board.windows_plain import Plain
 from baton.board.windows_tmux import Tmux
 from baton.errors import Malformed, NotFound, TimedOut, TooLarge, Unfinished
@@ -462,6 +462,41 @@ class TestTmux(WindowsContract):
             self.place.list()
         monkeypatch.setenv("PATH", PATH)
 
+    def test_a_server_that_missed_the_end_of_a_program_is_told_to_look(self, monkeypatch):
+        """tmux 3.3a misses one of some hundred ends; the next SIGCHLD shows it what it missed."""
+        told, fake = self.tmp / "told", self.tmp / "bin" / "tmux"
+        program = (
+            "import pathlib, signal, sys; signal.signal(signal.SIGCHLD, lambda *_: pathlib.Path(sys.argv[1]).touch())"
+        )
+        with (
+            subprocess.Popen(["true"]) as gone,
+            subprocess.Popen(
+                [
+                    sys.executable,
+                    "-c",
+                    f"{program}; print(1, flush=True); [signal.pause() for _ in range(99)]",
+                    str(told),
+                ],
+                stdout=subprocess.PIPE,
+            ) as server,
+        ):
+            server.stdout.readline()
+            gone.wait()
+            window = Window(
+                id="@0", name="agent-fix-1", noun="fix", item="a", request="/a", pid=gone.pid, started="1", begun=1,
+                active=1, running=True,
+            )  # fmt: skip
+            line = f"@0|%0|{gone.pid}||$sign|1|{server.pid}|{windows_tmux._mark(window, '%0')}"
+            fake.parent.mkdir()
+            fake.write_text(f'#!/bin/sh\n[ ! -e {told} ] || sign=15\necho "{line}"\n')
+            fake.chmod(0o755)
+            with monkeypatch.context() as patch:
+                patch.setenv("PATH", f"{fake.parent}:{PATH}")
+                found = self.place.list()
+            server.kill()
+        assert [(one.running, one.status) for one in found] == [(False, -15)]
+        assert told.exists()
+
     def test_a_socket_has_a_plain_name(self):
         for odd in ("../x", "-x y", "", "a;b"):
             with pytest.raises(Malformed, match="tmux socket"):
@@ -509,7 +544,7 @@ def trap(tmp_path, monkeypatch):
 def attack(place, folder, names):
     """Start programs with these names as arguments, paths, folders and variables; what each program saw."""
     program = 'for one in "$@" "$EVIL" "$PWD"; do printf "%s\\0" "$one"; done >"$0.new"; mv "$0.new" "$0"'
-    batch, outs = 20, []
+    batch, outs = 50, []
     for number in range(0, len(names), batch):
         some = names[number : number + batch]
         odd, out = some[-1], folder / f"out{number}"

@@ -14,6 +14,7 @@ import subprocess
 import time
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -39,7 +40,7 @@ _NOBODY = (
 _FIELDS = "|".join(
     f"#{{{name}}}"
     for name in (
-        "window_id", "pane_id", "pane_pid", "pane_dead_status", "pane_dead_signal", "window_activity",
+        "window_id", "pane_id", "pane_pid", "pane_dead_status", "pane_dead_signal", "window_activity", "pid",
         OPTION,
     )
 )  # fmt: skip
@@ -111,15 +112,17 @@ class Tmux:
     def _panes(self) -> Sequence[_Pane]:
         """Our panes. tmux learns how a program ended a little after the end, and old ones never learn of a signal."""
         panes = settled(self._looked)
-        self._unknown.update(one.mark for one in panes if not one.window.running and one.window.status is None)
+        self._unknown.update(one.mark for one in panes if one.unsettled)
         return panes
 
     def _looked(self) -> tuple[Sequence[_Pane], bool]:
         lines = self._asked("list-panes", "-a", "-F", _FIELDS).splitlines()
         panes = [one for one in map(_pane, lines) if one]
-        return panes, all(
-            one.window.running or one.window.status is not None or one.mark in self._unknown for one in panes
-        )
+        left = [one for one in panes if one.unsettled and one.mark not in self._unknown]
+        for one in left:  # now and then tmux misses an end for good, until the next SIGCHLD, which harms nobody
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(one.server, signal.SIGCHLD)
+        return panes, not left
 
     def _opened(self, ticket: Ticket) -> tuple[str, str, int]:
         launch = ticket.argv("exec")
@@ -193,12 +196,18 @@ class _Pane(NamedTuple):
     id: str
     mark: str
     window: Window
+    server: int  # its process
+
+    @property
+    def unsettled(self) -> bool:
+        """Whether the program has ended and tmux does not say how."""
+        return not self.window.running and self.window.status is None
 
 
 def _pane(line: str) -> _Pane | None:
     """What a line of `list-panes` says of a pane, if it is ours."""
     try:
-        window, pane, pid, status, number, active, mark = line.split("|", 6)
+        window, pane, pid, status, number, active, server, mark = line.split("|", 7)
         own, first, began, begun, name, noun, item, request = (_text(one) for one in mark.split("."))
         if own != pane or first != pid:
             return None
@@ -209,9 +218,9 @@ def _pane(line: str) -> _Pane | None:
             id=window, name=name, noun=noun, item=item, request=request, pid=int(pid), started=began, begun=int(begun),
             active=max(int(begun), int(active or 0) * SECOND), running=running, status=None if running else ended,
         )  # fmt: skip
+        return _Pane(pane, mark, found, int(server))
     except ValueError:
         return None  # no mark, or one that we did not make
-    return _Pane(pane, mark, found)
 
 
 def _signal(word: str) -> int | None:
