@@ -110,6 +110,8 @@ class Inotify:
         except OSError as error:
             if error.errno not in GONE:
                 self.refused[folder] = error
+            elif folder in self._places:
+                self.moved = True  # just now, and nobody else will tell
             return False
         return True
 

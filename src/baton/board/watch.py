@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 WAYS = ("auto", "inotify", "watchfiles", "polling")
 EVERY = 0.5
+LONGEST = 86_400.0  # poll takes a C int of milliseconds
 SETTLE = 0.2  # editors take a file away for a moment when they save it
 
 
@@ -136,7 +137,7 @@ class Watch:
     def _sleep(self, seconds: float | None) -> None:
         poll = select.poll()
         poll.register(self.fileno(), select.POLLIN)
-        poll.poll(None if seconds is None else max(0, int(seconds * 1000) + 1))
+        poll.poll(None if seconds is None else max(0, int(min(seconds, LONGEST) * 1000) + 1))
 
     def _wake(self) -> None:
         try:
