@@ -595,17 +595,35 @@ def content(path):
     return None
 
 
+WALK = """
+import random, shutil
+top, seed, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
+chance = random.Random(seed)
+def path(): return top + "".join("/" + chance.choice("abc") for _ in range(chance.randint(1, 3)))
+def write():
+    place = path(); os.makedirs(place, exist_ok=True)
+    with open(place + "/" + chance.choice(["x", "y"]) + ".md", "w") as file: file.write(str(number))
+def move(): os.rename(path(), path())
+def out(): os.rename(path(), f"{top}/.out-{seed}-{number}")
+def remove(): shutil.rmtree(path())
+for number in range(count):
+    if number == count // 2: print(flush=True)
+    try: chance.choices([write, move, out, remove], [20, 8, 1, 1])[0]()
+    except OSError: pass
+"""
+
+
 def documents(tree):
     return {path: content(path) for path in everything(tree)}
 
 
-def view_after_storm(watch, tree, writes, *, late=False, patience=LONG):
+def view_after_storm(watch, tree, writes, *, program=STORM, late=False, patience=LONG):
     """What somebody believes to be in the files who reads those that he is told of, and what is in them.
 
     If late, he begins when half of it is written.
     """
     view = {os.path.join(tree, "old", "one.md"): "0"}
-    argv = [sys.executable, "-S", "-c", "import os, sys\n" + STORM, tree]
+    argv = [sys.executable, "-S", "-c", "import os, sys\n" + program, tree]
     with contextlib.ExitStack() as stack:
         writers = [
             stack.enter_context(subprocess.Popen([*argv, str(n), str(writes // 4)], stdout=subprocess.PIPE))
@@ -616,20 +634,40 @@ def view_after_storm(watch, tree, writes, *, late=False, patience=LONG):
         over = False
         while not over:
             changes = watch.wait(QUIET)
-            view.update((path, content(path)) for path in (everything(tree) if changes.rescan else changes.paths))
+            if changes.rescan:
+                view = documents(tree)
+            for path in changes.paths:
+                view[path] = content(path)
+                if view[path] is None:
+                    del view[path]
             if any(writer.poll() is None for writer in writers):
                 end = time.monotonic() + patience
             else:
                 over = not changes and (view == documents(tree) or time.monotonic() > end)
     assert [writer.returncode for writer in writers] == [0] * 4
-    assert len(view) > 1000
     return view, documents(tree)
 
 
 def test_the_last_word_of_every_file_is_heard_in_a_storm(way, tree):
     with opened(tree, way) as watch:
         view, truth = view_after_storm(watch, tree, 10_000)
+    assert len(truth) > 1000
     assert view == truth
+
+
+@pytest.mark.parametrize("way", KERNEL)  # two looks at the same thing cannot tell what was in between
+def test_folders_that_are_made_moved_and_removed_while_they_are_watched_hide_nothing(way, tree):
+    with opened(tree, way) as watch:
+        view, truth = view_after_storm(watch, tree, 10_000, program=WALK)
+    assert truth
+    assert view == truth
+
+
+@pytest.mark.parametrize("way", KERNEL)
+def test_who_watches_only_old_folders_does_not_see_through_that(way, tree):
+    with naive(tree, way) as watch:
+        view, truth = view_after_storm(watch, tree, 4_000, program=WALK, patience=0)
+    assert view != truth
 
 
 def made(tree):
