@@ -364,6 +364,23 @@ def test_branches_that_set_one_variable_differently_contradict_on_every_way(rela
 
 
 @pytest.mark.parametrize("way", WAYS)
+def test_a_contradiction_is_not_tried_again(relay, way):
+    """The parts are not done again by a repetition: they would contradict each other as before."""
+
+    @relay.agent("scout")
+    async def scout(turn):
+        await asyncio.sleep(0.01)
+        return answer("ok", update={"best": turn.task})
+
+    together(relay, way, [("scout", "b"), ("scout", "c")])
+    with pytest.raises(Contradiction):
+        virtual.run(relay.run("lead", "research", on_failure="retry", max_attempts=3))
+    (lead,) = relay.store.find(to_agent="lead")
+    assert (lead.status, lead.attempt) == ("failed", 1)
+    assert relay.store.breakers() == []
+
+
+@pytest.mark.parametrize("way", WAYS)
 def test_a_right_to_write_is_none_to_contradict(relay, way):
     for name in ("b", "c"):
 

@@ -12,6 +12,7 @@ import msgspec
 
 from baton.errors import (
     BatonError,
+    Contradiction,
     Fenced,
     HandoffFailed,
     Refused,
@@ -103,7 +104,9 @@ def _raised(crew: Crew, handoff: Handoff, running: Running, error: BaseException
     if len(crew.failures) > KEPT_FAILURES:  # a worker has nobody who asks for the cause
         crew.failures.pop(next(iter(crew.failures)))
     name = type(error).__name__
-    said = failed(f"{name}: {told(error)}", retryable=not isinstance(error, Refused | HandoffFailed))
+    # Parts of the work that contradict each other are not done again by a repetition: it gets their stored answers.
+    again = not isinstance(error, Refused | HandoffFailed | Contradiction)
+    said = failed(f"{name}: {told(error)}", retryable=again)
     return replace(said, audit=Account(notes=_place(error)))
 
 
