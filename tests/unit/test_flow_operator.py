@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from baton import Autonomy, Command, Profile, Reject, Relay
-from baton.errors import BatonError, Malformed, NotFound, Refused, TooLarge
+from baton.errors import BatonError, Malformed, NotFound, Refused, TimedOut, TooLarge
 from baton.lifecycle import State
 from baton.protocol.registry import HealthRules
 from baton.testing import virtual
@@ -201,6 +201,31 @@ def test_what_is_registered_narrower_counts_for_a_program_that_says_nothing(rela
         relay_of_two.run_sync("billing", "one")
     relay_of_two.store.register(Profile(agent_id="billing"))
     assert relay_of_two.run_sync("billing", "two").output == "shop did it"
+
+
+@pytest.mark.parametrize(("here", "registered", "ends"), [(60, None, 60), (60, 20, 20), (20, 60, 20), (None, 20, 20)])
+def test_work_may_take_as_long_as_the_narrower_says(here, registered, ends):
+    with Relay() as relay:
+
+        @relay.agent("slow", max_execution_time=here)
+        async def slow(turn):
+            await asyncio.sleep(1000)
+
+        relay.store.register(Profile(agent_id="slow", max_execution_time=registered))
+
+        async def main():
+            began = asyncio.get_running_loop().time()
+            with pytest.raises(TimedOut):
+                await relay.run("slow", "work")
+            trail = relay.audit.query(to_agent="slow")
+            accepted, reminded = (
+                next(one.timestamp for one in trail if one.event_type == name) for name in ("accepted", "reminded")
+            )
+            return (reminded - accepted).total_seconds(), asyncio.get_running_loop().time() - began
+
+        late, whole = virtual.run(main())
+        assert ends <= late <= ends + 1
+        assert whole < 1000
 
 
 def test_an_agent_with_no_capability_left_gets_no_work_that_needs_one(tmp_path):

@@ -172,7 +172,11 @@ class Crew:
 
     def judge_claim(self, handoff: Handoff, facts: Facts, limits: Limits) -> Verdict:
         """Whether this handoff may be taken now: within the workflow's limits, and those of who takes it."""
-        return guards.decide(guards.CLAIM, handoff, self.rights.judged(facts), self._both(limits))
+        judged = self.rights.judged(facts)
+        verdict = guards.decide(guards.CLAIM, handoff, judged, self._both(limits))
+        if judged is facts or judged.target is None:
+            return verdict
+        return msgspec.structs.replace(verdict, seconds=judged.target.max_execution_time)
 
     def _both(self, limits: Limits) -> Limits:
         if limits is not self._limits[0]:

@@ -62,6 +62,7 @@ class Verdict(msgspec.Struct, frozen=True):
     reserve_tokens: int = 0
     reserve_cost: int = 0
     probe: bool = False
+    seconds: float | None = None  # how long the work may take, where its process allows less than is registered
 
 
 ALLOW = Verdict()

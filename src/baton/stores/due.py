@@ -12,7 +12,7 @@ from baton.protocol.handoff import HUMAN
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from baton.guards.base import Facts
+    from baton.guards.base import Facts, Verdict
     from baton.protocol.handoff import Handoff
 
 _UNHELD = frozenset((State.OFFERED, State.WAITING, State.DEFERRED, State.REJECTED))
@@ -44,13 +44,15 @@ def by_deadline(handoff: Handoff, state: State, at: int | None) -> int | None:
     return last if at is None else min(at, last)
 
 
-def timeout_at(handoff: Handoff, facts: Facts) -> int | None:
+def timeout_at(handoff: Handoff, facts: Facts, verdict: Verdict) -> int | None:
     """When the time of a claim that is made now is over."""
     ends = []
     if handoff.return_protocol.timeout is not None:
         ends.append(facts.now + int(handoff.return_protocol.timeout * 1e6))
     if facts.target is not None and facts.target.max_execution_time is not None:
         ends.append(facts.now + int(facts.target.max_execution_time * 1e6))
+    if verdict.seconds is not None:
+        ends.append(facts.now + int(verdict.seconds * 1e6))
     if handoff.deadline is not None:
         ends.append(to_microseconds(handoff.deadline))
     return min(ends, default=None)

@@ -183,7 +183,7 @@ class Plan(Change, gc=False):
     def _accept(self, claim: Claim, row: Row, facts: Facts, verdict: Verdict) -> Row:
         """The handoff as its new owner gets it, with what it reserves and its audit record."""
         handoff = row.handoff
-        lease_until, ends = self.now + claim.lease, timeout_at(handoff, facts)
+        lease_until, ends = self.now + claim.lease, timeout_at(handoff, facts, verdict)
         due = lease_until if ends is None else min(lease_until, ends)
         taken = replace(
             handoff,
