@@ -7,7 +7,7 @@
    exchange them back and begin again with what was saved.
 
 The result is on its way to the disk before the note is synced, and there before the names change: after a power cut the
-file holds the text before or the text after, whole.
+file holds the text before or the text after, whole. What a killed process leaves behind is found by `sweep`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from os.path import basename, dirname, join
 
 from baton import clock
 from baton.board import exchange
-from baton.errors import Conflict, Held, Malformed, NotFound, Refused, TooLarge
+from baton.board.tags import Text, replaced
+from baton.errors import BatonError, Conflict, Held, Malformed, NotFound, Refused, TooLarge
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,9 +33,10 @@ if TYPE_CHECKING:
 
 LARGEST = 16 * 1024 * 1024
 PATIENCE = 10.0  # seconds for whoever else holds the file
-OPEN_FOR_LONG = 1.0  # a program that has the file open for writing longer than this keeps it open, and saves nothing
+SECOND_LOOK = 0.01  # where there are no leases: how long what was displaced is watched for a late writer
 TRIES = 1000
 SIGURG = 23  # what a lease sends when somebody wants to write; a process ignores it unless it asked for it
+FRESH = 60  # seconds in which a file of ours is left alone, for its maker may not have locked it yet
 MARK = ".baton-"  # in the names of our own files beside the one that is changed
 
 
@@ -42,7 +44,7 @@ def read(path: str) -> bytes:
     """The bytes of a file of the board."""
     number = _opened(path)
     try:
-        return _content(number, path)[1]
+        return _content(number, path, clock.monotonic() + PATIENCE)[1]
     finally:
         os.close(number)
 
@@ -56,22 +58,25 @@ def change(path: str, edit: Edit, note: Note | None = None, patience: float = PA
     for attempt in range(TRIES):
         number = _locked(path, until)
         try:
-            leased = _lease(number, until)
-            before, old = _content(number, path)
+            leased = _lease(number, path, until)
+            before, old = _content(number, path, until)
             new = edit(old)
             if new == old:
                 return old
-            beside, made = _written(path, before, new)
+            beside, made = _written(path, number, before, new)
+            done = False
             try:
                 exchange.begin(made)
                 if note is not None:
                     note(old, new)
                     note = None
-                if _put(path, beside, made, (number, before, leased)):
+                done = _put(path, beside, made, (number, before, leased))
+                if done:
                     return new
             finally:
+                if done or _is(beside, made):
+                    _removed(beside)
                 os.close(made)
-                _removed(beside)
         finally:
             os.close(number)
         time.sleep(min(0.0002 * 2**attempt, 0.02))
@@ -141,24 +146,29 @@ def _locked(path: str, until: float) -> int:
         os.close(number)
 
 
-def _lease(number: int, until: float) -> bool:
+def _lease(number: int, path: str, until: float) -> bool:
     """Whether from now on nobody writes to this file without our knowing; a save that goes on is waited for."""
     if not hasattr(fcntl, "F_SETLEASE"):
         return False
-    pause, least = 0.0001, min(until, clock.monotonic() + OPEN_FOR_LONG)
+    pause = 0.0001
     while True:
         try:
             fcntl.fcntl(number, fcntl.F_SETSIG, SIGURG)
             fcntl.fcntl(number, fcntl.F_SETLEASE, fcntl.F_RDLCK)
             return True
         except OSError as error:
-            if error.errno != errno.EAGAIN or clock.monotonic() > least:
-                return False  # no leases here, or it is open for writing and stays so
+            if error.errno != errno.EAGAIN:
+                return False  # not on this file system, or it is another user's file
+        if clock.monotonic() > until:
+            raise Held(
+                f"{path}: a program has it open for writing, and what it writes next would be lost; "
+                f"nothing was changed; `fuser -v {path}` names it"
+            )
         time.sleep(pause)
         pause = min(2 * pause, 0.01)
 
 
-def _content(number: int, path: str) -> tuple[os.stat_result, bytes]:
+def _content(number: int, path: str, until: float) -> tuple[os.stat_result, bytes]:
     """What the file is and holds; read again when it changed meanwhile."""
     while True:
         before = os.fstat(number)
@@ -167,6 +177,8 @@ def _content(number: int, path: str) -> tuple[os.stat_result, bytes]:
         data = os.pread(number, before.st_size + 1, 0)
         if len(data) == before.st_size and _same(before, os.fstat(number)):
             return before, data
+        if clock.monotonic() > until:
+            raise Conflict(f"{path}: somebody writes to it all the time; try again when that is over")
         time.sleep(0.0005)
 
 
@@ -179,7 +191,7 @@ def _same(one: os.stat_result, other: os.stat_result) -> bool:
     )
 
 
-def _written(path: str, like: os.stat_result, new: bytes) -> tuple[str, int]:
+def _written(path: str, old: int, like: os.stat_result, new: bytes) -> tuple[str, int]:
     """A file beside this one with the new text, and with its owner and rights."""
     if not like.st_mode & 0o222:
         raise Refused(f"{path}: it is read-only; make it writable if it may be changed")
@@ -201,8 +213,8 @@ def _written(path: str, like: os.stat_result, new: bytes) -> tuple[str, int]:
         if (made.st_uid, made.st_gid) != (like.st_uid, like.st_gid):
             os.fchown(number, like.st_uid, like.st_gid)
         os.fchmod(number, stat.S_IMODE(like.st_mode))
-        for name in os.listxattr(path) if hasattr(os, "listxattr") else ():
-            os.setxattr(number, name, os.getxattr(path, name))
+        for name in os.listxattr(old) if hasattr(os, "listxattr") else ():
+            os.setxattr(number, name, os.getxattr(old, name))
     except OSError as error:
         os.close(number)
         _removed(beside)
@@ -227,20 +239,39 @@ def _put(path: str, beside: str, made: int, old: tuple[int, os.stat_result, bool
     try:
         if not _same(before, os.stat(path, follow_symlinks=False)):
             return False
-        if not exchange.swap(beside, path):
-            os.replace(beside, path)
-            return True
+        _exchange(beside, path)
     except FileNotFoundError:
         raise NotFound(f"{path}: it was removed just now; nothing was changed") from None
-    displaced = os.stat(beside, follow_symlinks=False)
-    if _same(before, displaced) and (not leased or _unwanted(number)):
+    if _same(before, os.stat(beside, follow_symlinks=False)) and _unwanted(number, before, leased=leased):
         return True
     _undo(path, beside, os.fstat(made))
     return False
 
 
-def _unwanted(number: int) -> bool:
+def _replace(beside: str, path: str) -> None:
+    """Like an exchange, for file systems without one: what is displaced gets a second name first.
+
+    A file that is renamed to this name between the two steps is lost: without an exchange nobody can see it.
+    """
+    second = _beside(path)
+    try:
+        os.link(path, second, follow_symlinks=False)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise Refused(
+            f"{dirname(path)}: {error.strerror}; this file system can neither exchange two files nor give one two "
+            "names, so that a save could get lost; keep the board on another one"
+        ) from None
+    os.replace(beside, path)
+    os.rename(second, beside)
+
+
+def _unwanted(number: int, before: os.stat_result, *, leased: bool) -> bool:
     """Whether nobody waits to write to the file that was displaced, nor has begun to."""
+    if not leased:
+        time.sleep(SECOND_LOOK)
+        return _same(before, os.fstat(number))
     if fcntl.fcntl(number, fcntl.F_GETLEASE) != fcntl.F_RDLCK:
         return False
     try:
@@ -253,16 +284,87 @@ def _unwanted(number: int) -> bool:
 
 def _undo(path: str, beside: str, ours: os.stat_result) -> None:
     """Give the name back to what was saved; where a still newer save came, that one stays and the other is kept."""
-    exchange.swap(beside, path)
-    if os.stat(beside, follow_symlinks=False).st_ino != ours.st_ino:
-        exchange.swap(beside, path)
-        kept = f"{path}.displaced-{clock.new_id()[:8]}"
-        os.rename(beside, kept)
-        raise Conflict(f"{path}: two saves came at once; the newer one is in place, the other one is kept in {kept}")
+    _exchange(beside, path)
+    if os.stat(beside, follow_symlinks=False).st_ino == ours.st_ino:
+        return
+    _exchange(beside, path)  # the newer one goes back to its place
+    kept = f"{path}.displaced-{clock.new_id()[:8]}"
+    os.rename(beside, kept)
+    raise Conflict(f"{path}: two saves came at once; the newer one is in place, the other one is kept in {kept}")
+
+
+def _exchange(beside: str, path: str) -> None:
+    if not exchange.swap(beside, path):
+        _replace(beside, path)
+
+
+def _is(name: str, number: int) -> bool:
+    """Whether a name means this open file."""
+    try:
+        return os.path.samestat(os.stat(name, follow_symlinks=False), os.fstat(number))
+    except OSError:
+        return False
 
 
 def _removed(beside: str) -> None:
     try:
         os.unlink(beside)
-    except FileNotFoundError:
-        return  # it took the file's name
+    except OSError:
+        return  # it is swept later: what was done is done
+
+
+def sweep(folder: str) -> list[str]:
+    """Clear a folder of what killed processes left in it; the files that were kept, under names that can be seen.
+
+    What differs from its file only in tags says nothing that is not there. Anything else may be somebody's save.
+    """
+    kept = []
+    for name in sorted(os.listdir(folder)):
+        if name.startswith(".") and MARK in name:
+            path = join(folder, name)
+            try:
+                number = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+            except OSError:
+                continue  # gone, or no file of ours
+            try:
+                kept += _swept(path, number)
+            finally:
+                os.close(number)
+    return kept
+
+
+def _swept(path: str, number: int) -> list[str]:
+    info = os.fstat(number)
+    if not stat.S_ISREG(info.st_mode) or clock.now() - info.st_ctime_ns // 1000 < FRESH * clock.SECOND:
+        return []
+    try:
+        fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return []  # its maker is at work
+    if not _is(path, number):
+        return []
+    stem, _, mark = basename(path)[1:].rpartition(MARK)
+    visible = join(dirname(path), stem or f"file{MARK}{mark}")
+    if not info.st_size or (stem and _says_no_more(number, info, visible)):
+        _removed(path)
+        return []
+    kept = f"{visible}.displaced-{mark}"
+    if os.path.lexists(kept):
+        return []
+    os.rename(path, kept)
+    return [kept]
+
+
+def _says_no_more(number: int, info: os.stat_result, path: str) -> bool:
+    """Whether a text differs from that of a file only in its tags."""
+    if info.st_size > LARGEST:
+        return False
+    try:
+        there = read(path)
+    except BatonError:
+        return False
+    return _bare(os.pread(number, info.st_size, 0)) == _bare(there)
+
+
+def _bare(data: bytes) -> bytes:
+    return replaced(data, Text(data).tags, [])

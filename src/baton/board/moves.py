@@ -5,7 +5,7 @@ from __future__ import annotations
 from baton.board import files
 from baton.board.actor import same_process
 from baton.board.tags import Tag, Text, refusal, replaced, state_of
-from baton.errors import Conflict, Fenced, Held, NotFound, Refused
+from baton.errors import BatonError, Conflict, Fenced, Held, NotFound, Refused
 from baton.stores import holder
 
 TYPE_CHECKING = False
@@ -88,18 +88,32 @@ def write(
     """Change a file, after the records of what is about to happen; none where nothing is to be changed."""
     log, name = board.log, board.name(path)
     written: list[tuple[str, int]] = []
+    wanted = b""
+
+    def edited(data: bytes) -> bytes:
+        nonlocal wanted
+        wanted = edit(data)
+        return wanted
 
     def note(old: bytes, new: bytes) -> None:
         for event, noun, fields in events(old, new):
             written.append((noun, log.append(event, name, noun, by=actor.by, **fields)))
 
     try:
-        files.change(path, edit, note)
+        files.change(path, edited, note)
     except BaseException:
-        for noun, position in written:
-            log.append(WITHDRAWN, name, noun, of=position, by=actor.by)
+        if written and not _holds(path, wanted):  # the last step may have been done before it was interrupted
+            for noun, position in written:
+                log.append(WITHDRAWN, name, noun, of=position, by=actor.by)
         raise
     return [position for _, position in written]
+
+
+def _holds(path: str, data: bytes) -> bool:
+    try:
+        return files.read(path) == data
+    except BatonError:
+        return False
 
 
 def origin_of(board: Board, path: str, line: int, noun: str, states: list[str]) -> str:
