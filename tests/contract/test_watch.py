@@ -556,6 +556,9 @@ for number, line in enumerate(sys.stdin):
             if look_first and there(number):
                 writer.stdout.readline()
                 continue
+            held_up = look_first and number % 50 == 49  # by a busy machine, just here
+            if held_up:
+                writer.stdout.readline()
             with opened(file, "inotify") as watch:
                 done = not look_first and there(number)
                 while not done:
@@ -563,7 +566,8 @@ for number, line in enumerate(sys.stdin):
                     done = there(number)
                     if late and done and not watch.wait(0.1):
                         slept = True
-            writer.stdout.readline()
+            if not held_up:
+                writer.stdout.readline()
             if slept:
                 break
         writer.stdin.close()
@@ -575,7 +579,7 @@ def test_who_is_armed_before_he_looks_never_sleeps_through_a_change(file):
 
 
 def test_who_looks_first_does(file):
-    assert lost_between_looking_and_waiting(file, look_first=True, rounds=5000)
+    assert lost_between_looking_and_waiting(file, look_first=True, rounds=500)
 
 
 STORM = """
