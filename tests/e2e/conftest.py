@@ -1,9 +1,17 @@
-"""The command line in this process: where it stands, and how its verbs are called."""
+"""The command line in this process, and a board of its own whose agents are scripts."""
 
 import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
 
 import pytest
 
+from baton.board.log import Log
 from baton.cli import main
 
 
@@ -40,3 +48,148 @@ def documents(baton):
         return [json.loads(line) for line in out.splitlines()]
 
     return call
+
+
+AGENT = """\
+import os, signal, subprocess, sys, time
+request, root = sys.argv[1], os.environ["BATON_ROOT"]
+said = open(request).read()
+item, _, epoch = os.environ["BATON_CLAIM"].rpartition(":")
+noun = item.rpartition("#")[2]
+with open(os.path.join(root, "begun"), "a") as file:
+    file.write(item + "\\n")
+if "ONCE" in said and "## Recovery" not in said:
+    os.kill(os.getpid(), signal.SIGKILL)
+if "SLOW" in said:
+    subprocess.Popen(["sleep", "1000"], close_fds=False)  # left behind, with the lock
+    time.sleep(1000)
+if "NEVER" in said:
+    sys.exit(3)
+with open(os.path.join(root, "effects"), "a") as file:
+    file.write(item + "\\n")
+swap = [sys.executable, "-m", "baton", "tag", "swap", request, "#claimed-" + noun, "#done-" + noun]
+sys.exit(subprocess.call(swap))
+"""
+
+
+class Play:
+    """A board of its own, with agents that are scripts, in an environment of its own."""
+
+    def __init__(self, folder, windows):
+        self.root, self.windows, self.socket = folder / "repo", windows, f"baton-test-{os.getpid()}"
+        (self.root / ".git").mkdir(parents=True)
+        (self.root / "sessions").mkdir()
+        settings = folder / "config" / "baton"
+        settings.mkdir(parents=True)
+        (folder / "agent.py").write_text(AGENT)
+        argv = json.dumps([sys.executable, str(folder / "agent.py"), "{request}"])
+        (settings / "clis.toml").write_text(
+            f'default = "script"\n[programs.script]\ninteractive = {argv}\nheadless = {argv}\n'
+        )
+        self.environment = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(folder),
+            "XDG_STATE_HOME": str(folder / "state"),
+            "XDG_CONFIG_HOME": str(folder / "config"),
+            "TMUX_TMPDIR": str(folder),
+            "BATON_USER": "ana",
+        }
+        self.daemons = []
+
+    def baton(self, *words, code=0):
+        done = subprocess.run(
+            [sys.executable, "-m", "baton", *words],
+            cwd=self.root, env=self.environment, capture_output=True, text=True, timeout=60, check=False,
+        )  # fmt: skip
+        assert done.returncode == code, done.stdout + done.stderr
+        return done.stdout
+
+    def item(self, name, noun, words, weight="P1", *, approve=True):
+        path = self.root / "sessions" / f"{name}.md"
+        path.write_text(f"# {name}\n**Tags**: #needs-{noun} #{weight}\n\n{words}\n")
+        if approve:
+            self.baton("tag", "swap", str(path), f"#needs-{noun}", f"#delegated-{noun}")
+        return path
+
+    def daemon(self, *more):
+        where = ["--windows", self.windows, "--socket", self.socket]
+        argv = [
+            sys.executable,
+            "-m",
+            "baton",
+            "run",
+            "--monitor-tags",
+            *where,
+            "--quiet",
+            "0.2s",
+            "--pause",
+            "0.1s",
+            *more,
+        ]
+        with (self.root.parent / "daemon.log").open("ab") as log:
+            self.daemons.append(subprocess.Popen(argv, cwd=self.root, env=self.environment, stderr=log, stdout=log))
+        return self.daemons[-1]
+
+    def said(self):
+        return (self.root.parent / "daemon.log").read_text()
+
+    def lines(self, name):
+        path = self.root / name
+        return path.read_text().split("\n")[:-1] if path.exists() else []
+
+    def tags(self, path):
+        return path.read_text().split("\n")[1]
+
+    def until(self, what, seconds=60):
+        ends = time.monotonic() + seconds
+        while not what():
+            assert time.monotonic() < ends, self.said()
+            time.sleep(0.05)
+
+    def log(self):
+        (folder,) = (self.root.parent / "state" / "baton" / "boards").iterdir()
+        return list(Log(str(folder), str(self.root)).records())  # raises where a link of the chain does not hold
+
+    def processes(self):
+        """What runs of this play: it all knows the folder."""
+        found = []
+        for folder in Path("/proc").iterdir():
+            if folder.name.isdigit() and int(folder.name) != os.getpid():
+                try:
+                    if f"HOME={self.root.parent}".encode() in (folder / "environ").read_bytes().split(b"\0"):
+                        found.append(
+                            (int(folder.name), (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode())
+                        )
+                except OSError:
+                    continue
+        return [one for one in found if "tmux" not in one[1]]
+
+    def close(self):
+        for daemon in self.daemons:
+            daemon.kill()
+            daemon.wait()
+        if self.windows == "tmux":
+            subprocess.run(
+                ["tmux", "-L", self.socket, "kill-server"], env=self.environment, capture_output=True, check=False
+            )
+        for pid, _ in self.processes():
+            os.kill(pid, signal.SIGKILL)
+
+
+WINDOWS = ["plain", pytest.param("tmux", marks=pytest.mark.proof("tmux"))]
+
+
+@pytest.fixture(params=WINDOWS)
+def play(request, tmp_path):
+    assert request.param == "plain" or shutil.which("tmux")
+    made = Play(tmp_path, request.param)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def plain(tmp_path):
+    """The same, in plain processes alone."""
+    made = Play(tmp_path, "plain")
+    yield made
+    made.close()

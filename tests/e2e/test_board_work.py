@@ -1,0 +1,215 @@
+"""`run /SKILL FILE`, `agents` and `recover` with real programs: what is claimed, told, ended, and put right."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from baton.board import approvals
+from baton.board.actor import Actor
+from baton.board.moves import Move
+from baton.board.root import board_of
+
+
+def run(play, path, *more, code=0, skill="/implement"):
+    return json.loads(play.baton("run", skill, str(path), "--mode", "agent", *more, "--json", code=code))
+
+
+def events(play, path):
+    return [one for one in play.log() if one["path"] == f"sessions/{path.name}"]
+
+
+def test_the_claim_comes_first_with_owner_session_and_lock(plain):
+    path = plain.item("one", "implementation", "easy")
+    ended = run(plain, path)
+    assert (ended["status"], ended["exit"], plain.tags(path)) == ("completed", 0, "**Tags**: #done-implementation #P1")
+    told = [one["event"] for one in events(plain, path)]
+    assert told[-3:] == ["claimed", "started", "done"]
+    (claim,) = [one for one in events(plain, path) if one["event"] == "claimed"]
+    assert claim["supervised"] == 1
+    assert claim["lock"]
+    assert claim["holder"].count("/") == 4
+    assert claim["session"] == ended["session"]
+    assert f"Session: {ended['session']}" in path.read_text().split("\n")
+    state = json.loads((plain.root / ended["session"] / ".state.json").read_bytes())
+    assert {"pid", "started", "boot", "host", "skill", "phase", "status", "heartbeat"} <= state.keys()
+    assert (state["skill"], state["phase"], state["status"], state["claim"]) == (
+        "implement",
+        "ended",
+        "completed",
+        claim["at"],
+    )
+
+
+def test_what_another_holds_or_nobody_approved_starts_nothing(plain):
+    taken, changed = plain.item("taken", "implementation", "easy"), plain.item("changed", "implementation", "easy")
+    plain.baton("tag", "swap", str(taken), "#delegated-implementation", "#claimed-implementation")
+    assert "claimed by process" in run(plain, taken, code=1)["error"]
+    staged = plain.item("staged", "implementation", "easy", approve=False)
+    assert "nobody approved it" in run(plain, staged, code=3)["error"]
+    changed.write_text(changed.read_text() + "more\n")
+    assert "changed after ana approved it" in run(plain, changed, code=3)["error"]
+    assert plain.lines("begun") == []
+    assert [one.name for one in (plain.root / "sessions").iterdir() if one.is_dir()] == []
+
+
+def test_a_skill_takes_what_was_chosen_for_it_and_its_session(plain, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", plain.environment["XDG_STATE_HOME"])
+    mine, theirs = (
+        plain.item("mine", "implementation", "x", approve=False),
+        plain.item("theirs", "implementation", "x", approve=False),
+    )
+    other = plain.item("other", "fix", "x", approve=False)
+    for path in (mine, other):
+        plain.baton(
+            "tag",
+            "swap",
+            str(path),
+            f"#needs-{'fix' if path is other else 'implementation'}",
+            f"#next-{'fix' if path is other else 'implementation'}",
+        )
+    board, _ = board_of(str(plain.root))
+    move = Move(board, str(theirs), "implementation", "needs", "next")
+    approvals.approve(move, Actor("ana", ""), approvals.Terms(session="sessions/else"))
+    rows = {
+        one["item"]: one["what"] for one in map(json.loads, plain.baton("run", "/implement", "--json").splitlines())
+    }
+    assert rows["sessions/mine.md#implementation"] == "claimed"
+    assert rows["sessions/theirs.md#implementation"].startswith("left: ")
+    assert rows["sessions/other.md#fix"].startswith("left: ")
+    assert [plain.tags(path).split("#")[1].split("-")[0] for path in (mine, theirs, other)] == [
+        "claimed",
+        "next",
+        "next",
+    ]
+
+
+def test_a_signal_ends_the_program_with_all_that_it_started(plain):
+    path = plain.item("slow", "implementation", "SLOW")
+    argv = [sys.executable, "-m", "baton", "run", "/implement", str(path), "--mode", "agent"]
+    with subprocess.Popen(argv, cwd=plain.root, env=plain.environment, stderr=subprocess.PIPE, text=True) as wrapper:
+        plain.until(lambda: [one for one in plain.processes() if one[1].startswith("sleep")])
+        wrapper.terminate()
+        _, said = wrapper.communicate(timeout=30)
+    assert wrapper.returncode == 1
+    assert "stopped by SIGTERM" in said
+    assert plain.processes() == []
+    assert plain.tags(path) == "**Tags**: #delegated-implementation #P1"  # its approval still stands
+    assert "stopped by SIGTERM" in path.read_text()
+
+
+def test_work_that_takes_too_long_is_ended(plain):
+    path = plain.item("slow", "implementation", "SLOW")
+    ended = run(plain, path, "--max-time", "1s", code=1)
+    assert ended["status"] == "failed"
+    assert "the longest that it may take" in ended["reason"]
+    assert plain.processes() == []
+
+
+def test_a_program_of_an_old_claim_completes_nothing(plain):
+    path = plain.item("one", "implementation", "NEVER")
+    ended = run(plain, path, code=1)
+    before = path.read_bytes()
+    plain.environment["BATON_CLAIM"] = f"sessions/one.md#implementation:{ended['claim']}"
+    swap = ("tag", "swap", str(path), "#claimed-implementation", "#done-implementation")
+    plain.baton(*swap, code=1)  # it is delegated again
+    del plain.environment["BATON_CLAIM"]
+    plain.baton("tag", "swap", str(path), "#delegated-implementation", "#claimed-implementation")
+    claimed = path.read_bytes()
+    plain.environment["BATON_CLAIM"] = f"sessions/one.md#implementation:{ended['claim']}"
+    plain.baton(*swap, code=3)
+    assert path.read_bytes() == claimed != before
+    assert [one["event"] for one in events(plain, path)][-1] == "late"
+
+
+def test_recover_says_what_is_stuck_and_puts_it_right_once(plain):
+    path = plain.item("slow", "implementation", "SLOW")
+    argv = [sys.executable, "-m", "baton", "run", "/implement", str(path), "--mode", "agent"]
+    with subprocess.Popen(argv, cwd=plain.root, env=plain.environment, stderr=subprocess.DEVNULL) as wrapper:
+        plain.until(lambda: [one for one in plain.processes() if one[1].startswith("sleep")])
+        (shown,) = map(json.loads, plain.baton("agents", "status", "--json").splitlines())
+        assert (shown["how"], shown["item"]) == ("working", "sessions/slow.md")
+        assert plain.baton("recover", "--json") == ""  # a live worker is left alone
+        wrapper.kill()
+    for pid, command in plain.processes():
+        if command.startswith("sleep"):
+            os.kill(pid, signal.SIGKILL)
+    plain.until(lambda: not plain.processes())
+    before = path.read_bytes()
+    (found,) = map(json.loads, plain.baton("recover", "--dry-run", "--json").splitlines())
+    assert (found["verdict"], found["action"], path.read_bytes()) == ("dead", "", before)
+    (done,) = map(json.loads, plain.baton("recover", "--json").splitlines())
+    assert done["action"] == "back in the queue under its approval"
+    after = path.read_text()
+    for line in (
+        "## Recovery",
+        "*   **Date**: ",
+        "*   **Reason**: process ",
+        "*   **Prior Session**: sessions/",
+        "*   **Action**: ",
+    ):
+        assert line in after
+    assert plain.baton("recover", "--json") == ""
+    assert path.read_text() == after
+
+
+def test_a_dead_worker_whose_response_is_there_has_done_its_work(plain):
+    path = plain.item("X_REQUEST_Y", "implementation", "SLOW")
+    argv = [sys.executable, "-m", "baton", "run", "/implement", str(path), "--mode", "agent"]
+    with subprocess.Popen(argv, cwd=plain.root, env=plain.environment, stderr=subprocess.DEVNULL) as wrapper:
+        plain.until(lambda: [one for one in plain.processes() if one[1].startswith("sleep")])
+        (folder,) = [one for one in (plain.root / "sessions").iterdir() if one.is_dir()]
+        (folder / "ANSWER.md").write_text("# Done\n")
+        name = folder.relative_to(plain.root) / "ANSWER.md"
+        path.write_text(path.read_text() + f"\n## Response\n*   **Fulfilled by**: {name}\n*   **Summary**: x\n")
+        wrapper.kill()
+    for pid, _ in plain.processes():
+        os.kill(pid, signal.SIGKILL)
+    plain.until(lambda: not plain.processes())
+    (done,) = map(json.loads, plain.baton("recover", "--json").splitlines())
+    assert done["action"].startswith("completed")
+    assert plain.tags(path) == "**Tags**: #done-implementation #P1"
+
+
+def test_the_daemon_waits_for_a_quiet_spell_and_starts_only_what_is_delegated(plain):
+    plain.item("staged", "implementation", "x", approve=False)
+    chosen = plain.item("chosen", "implementation", "x", approve=False)
+    plain.baton("tag", "swap", str(chosen), "#needs-implementation", "#next-implementation")
+    plain.daemon("--quiet", "2s")
+    time.sleep(1)
+    plain.item("one", "implementation", "easy")
+    time.sleep(1)
+    plain.item("two", "implementation", "easy")
+    seen = time.monotonic()
+    plain.until(lambda: plain.lines("begun"))
+    assert time.monotonic() - seen > 1.5
+    plain.until(lambda: len(plain.lines("effects")) == 2)
+    assert set(plain.lines("begun")) == {"sessions/one.md#implementation", "sessions/two.md#implementation"}
+    assert "#next-" in plain.tags(chosen)
+
+
+def test_the_daemon_keeps_nothing(plain):
+    plain.daemon()
+    paths = [plain.item(f"n{number}", "implementation", "easy") for number in range(3)]
+    state = Path(plain.environment["XDG_STATE_HOME"], "baton", "boards")
+    for _ in range(4):
+        plain.until(lambda: plain.daemons[-1].poll() is None)
+        time.sleep(0.4)
+        plain.daemons[-1].kill()
+        plain.daemons[-1].wait()
+        plain.daemon()
+    plain.until(lambda: all("#done-" in plain.tags(path) for path in paths))
+    assert sorted(plain.lines("effects")) == [f"sessions/n{number}.md#implementation" for number in range(3)]
+    (folder,) = state.iterdir()
+    assert {one.name for one in folder.iterdir()} <= {
+        "log.jsonl",
+        "heads",
+        "daemon.lock",
+        "windows",
+        "workers",
+        "trusted",
+        "find",
+    }
