@@ -13,57 +13,16 @@ from pathlib import Path
 import pytest
 
 from baton.board import files
-from baton.board.actor import Actor
-from baton.board.moves import Move, make
 from baton.board.root import Board
-from baton.errors import Conflict, Held
-from baton.stores import holder
+from baton.errors import Held
 from baton.testing import race
-from baton.testing.saves import naive_change
+from baton.testing.tagged import TEXT, claimer, fill, naive_claimer
 
 ITEMS = int(os.environ.get("BATON_RACE", "600"))
-TEXT = b"# Fix\n**Tags**: #delegated-fix #P1\n\n" + b"more of it\n" * 100
-
-
-def fill(root, count):
-    names = [f"{number}.md" for number in range(count)]
-    for name in names:
-        Path(root, name).write_bytes(TEXT)
-    return names
-
-
-def claimer(root, owner):
-    os.environ["XDG_STATE_HOME"] = f"{root}/.state"
-    board, me = Board(root), Actor(owner, holder.identity())
-
-    def take(item):
-        try:
-            make(Move(board, board.path(item), "fix", "delegated", "claimed"), me)
-        except (Held, Conflict):
-            return False
-        return True
-
-    return take
-
-
-def naive_claimer(root, owner):
-    def edit(data):
-        if b"#delegated-fix" not in data:
-            raise Held(owner)
-        return data.replace(b"#delegated-fix", b"#claimed-fix")
-
-    def take(item):
-        try:
-            naive_change(f"{root}/{item}", edit)
-        except (Held, FileNotFoundError):
-            return False
-        return True
-
-    return take
 
 
 def test_each_item_has_one_winner(tmp_path, monkeypatch):
-    items = fill(tmp_path, ITEMS)
+    items = fill(str(tmp_path), ITEMS)
     result = race(functools.partial(claimer, str(tmp_path)), items, 8)
     assert (result.doubles, result.unclaimed) == (0, 0)
     assert result.losers == ITEMS * 7
@@ -78,14 +37,14 @@ def test_each_item_has_one_winner(tmp_path, monkeypatch):
 
 
 def test_a_naive_swap_has_more_winners(tmp_path):
-    result = race(functools.partial(naive_claimer, str(tmp_path)), fill(tmp_path, 2000), 8)
+    result = race(functools.partial(naive_claimer, str(tmp_path)), fill(str(tmp_path), 2000), 8)
     assert result.double_rate > 0.01
 
 
 def test_one_command_of_many_wins(tmp_path):
     (tmp_path / ".baton").mkdir()
     baton = Path(sys.executable).with_name("baton")
-    for name in fill(tmp_path, 5):
+    for name in fill(str(tmp_path), 5):
         started = [
             subprocess.Popen(
                 [baton, "tag", "swap", name, "#delegated-fix", "#claimed-fix"],

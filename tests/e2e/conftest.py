@@ -67,7 +67,7 @@ if "NEVER" in said:
     sys.exit(3)
 with open(os.path.join(root, "effects"), "a") as file:
     file.write(item + "\\n")
-swap = [sys.executable, "-m", "baton", "tag", "swap", request, "#claimed-" + noun, "#done-" + noun]
+swap = [sys.executable, "-P", "-m", "baton", "tag", "swap", request, "#claimed-" + noun, "#done-" + noun]
 sys.exit(subprocess.call(swap))
 """
 
@@ -98,7 +98,7 @@ class Play:
 
     def baton(self, *words, code=0):
         done = subprocess.run(
-            [sys.executable, "-m", "baton", *words],
+            [sys.executable, "-P", "-m", "baton", *words],
             cwd=self.root, env=self.environment, capture_output=True, text=True, timeout=60, check=False,
         )  # fmt: skip
         assert done.returncode == code, done.stdout + done.stderr

@@ -84,6 +84,8 @@ def test_a_repository_of_an_attacker_starts_nothing(play, tmp_path):
     )
     (play.root / ".baton").mkdir()
     (play.root / ".baton" / "clis.toml").write_text('[programs.script]\nheadless = ["touch", "canary"]\n')
+    (play.root / "baton").mkdir()
+    (play.root / "baton" / "__main__.py").write_text("open('canary', 'w')")
     play.daemon()
     play.until(
         lambda: "#needs-" in play.tags(forged) and "#needs-" in play.tags(changed) and "#needs-" in play.tags(weight)

@@ -89,7 +89,7 @@ def test_a_skill_takes_what_was_chosen_for_it_and_its_session(plain, monkeypatch
 
 def test_a_signal_ends_the_program_with_all_that_it_started(plain):
     path = plain.item("slow", "implementation", "SLOW")
-    argv = [sys.executable, "-m", "baton", "run", "/implement", str(path), "--mode", "agent"]
+    argv = [sys.executable, "-P", "-m", "baton", "run", "/implement", str(path), "--mode", "agent"]
     with subprocess.Popen(argv, cwd=plain.root, env=plain.environment, stderr=subprocess.PIPE, text=True) as wrapper:
         plain.until(lambda: [one for one in plain.processes() if one[1].startswith("sleep")])
         wrapper.terminate()
@@ -127,7 +127,7 @@ def test_a_program_of_an_old_claim_completes_nothing(plain):
 
 def test_recover_says_what_is_stuck_and_puts_it_right_once(plain):
     path = plain.item("slow", "implementation", "SLOW")
-    argv = [sys.executable, "-m", "baton", "run", "/implement", str(path), "--mode", "agent"]
+    argv = [sys.executable, "-P", "-m", "baton", "run", "/implement", str(path), "--mode", "agent"]
     with subprocess.Popen(argv, cwd=plain.root, env=plain.environment, stderr=subprocess.DEVNULL) as wrapper:
         plain.until(lambda: [one for one in plain.processes() if one[1].startswith("sleep")])
         (shown,) = map(json.loads, plain.baton("agents", "status", "--json").splitlines())
@@ -158,7 +158,7 @@ def test_recover_says_what_is_stuck_and_puts_it_right_once(plain):
 
 def test_a_dead_worker_whose_response_is_there_has_done_its_work(plain):
     path = plain.item("X_REQUEST_Y", "implementation", "SLOW")
-    argv = [sys.executable, "-m", "baton", "run", "/implement", str(path), "--mode", "agent"]
+    argv = [sys.executable, "-P", "-m", "baton", "run", "/implement", str(path), "--mode", "agent"]
     with subprocess.Popen(argv, cwd=plain.root, env=plain.environment, stderr=subprocess.DEVNULL) as wrapper:
         plain.until(lambda: [one for one in plain.processes() if one[1].startswith("sleep")])
         (folder,) = [one for one in (plain.root / "sessions").iterdir() if one.is_dir()]

@@ -209,7 +209,8 @@ class Daemon:
         how = way(route.mode, shows=self.places.windows.shows, attached=self.places.windows.attached())
         place = self.places.plain if how.mode == "async" else self.places.windows
         path = self.board.path(item.path)
-        argv = [sys.executable, "-m", "baton", "run", f"/{route.skill}", path, "--mode", str(how.mode)]
+        # -P: else a folder `baton` in the repository would be run in our place.
+        argv = [sys.executable, "-P", "-m", "baton", "run", f"/{route.skill}", path, "--mode", str(how.mode)]
         job = Job(
             noun=item.noun, item=item.path, request=path, argv=tuple(argv), folder=self.board.root,
             environment=config.environment(),

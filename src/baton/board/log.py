@@ -88,7 +88,7 @@ class Log:
         line = os.pread(number, LONGEST, position)
         end = line.find(b"\n")
         if position < 0 or end < 0:
-            raise Malformed(f"{self.path}: no record begins at {position}; look it up with `baton board log`")
+            raise Malformed(f"{self.path}: no record begins at {position}; `baton audit query --item FILE` lists them")
         return {"at": position, **decode(line[:end])}
 
     def records(self, after: int = -1) -> Iterator[Record]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -191,8 +191,9 @@ class Recovery:
             return msgspec.structs.replace(found, verdict=Verdict.UNAPPROVED, reason=approved)
         if found.verdict is Verdict.CHOSEN and clock.now() - int(record["time"]) > DAY:
             return msgspec.structs.replace(found, verdict=Verdict.UNAPPROVED, reason="no session took it within a day")
-        if found.attempts >= self.rules.attempts:
-            reason = f"{found.attempts} attempts were made"
+        false = _false_starts(self.board.log.history(found.path, found.noun))
+        if found.attempts >= self.rules.attempts or false > self.rules.attempts:
+            reason = f"{found.attempts} attempts were made, and {false} starts came to nothing"
             return msgspec.structs.replace(found, verdict=Verdict.UNAPPROVED, reason=reason)
         return msgspec.structs.replace(found, approval=approved)
 
@@ -313,14 +314,23 @@ def recovery_section(found: Finding, action: str) -> list[str]:
 
 
 def _attempts(history: list[Record], data: bytes) -> int:
-    """How often it was started or claimed since a person last approved it; its sections count, too."""
-    tried = {"claimed": 0, SPAWNED: 0}
+    """How often it was claimed since a person last approved it; without a log its sections say it."""
+    return _since_approved(history).count("claimed") if history else data.count(RECOVERY)
+
+
+def _false_starts(history: Iterable[Record]) -> int:
+    """How often it was started, and nobody claimed it."""
+    events = _since_approved(history)
+    return events.count(SPAWNED) - events.count("claimed")
+
+
+def _since_approved(history: Iterable[Record]) -> list[str]:
+    events = []
     for record in history:
         if record["event"] == approvals.APPROVED:
             break
-        if record["event"] in tried:
-            tried[str(record["event"])] += 1
-    return max(*tried.values(), data.count(RECOVERY) if not history else 0)
+        events.append(str(record["event"]))
+    return events
 
 
 def _is_locked(board: Board, lock: str) -> bool:

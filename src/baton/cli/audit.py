@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from baton import config
 from baton.cli.answer import BY, REASON
+from baton.cli.audit_board import TRAIL, board_here, export, query, verified
 from baton.cli.call import Call, argument, counting, verb
 from baton.cli.records import AN_ID, clock_time, counted, full_id
 from baton.cli.screen import Columns
@@ -35,13 +36,22 @@ FILES = Columns(("FILE",))
     argument("--task", metavar="ID", help=f"that of a workflow ({AN_ID}) unless the request named one"),
     argument("--from", dest="sender", metavar="AGENT"),
     argument("--to", metavar="AGENT"),
+    argument("--item", metavar="FILE[#NOUN]", help="what was done on the board with this file, or one item of it"),
     argument("--limit", type=counting(1), default=1000, metavar="N", help="the first N (default 1000)"),
-    examples=("baton audit query --handoff 3fa2c81b", "baton audit query --to billing --json"),
-    columns=(RECORDS,),
+    examples=(
+        "baton audit query --handoff 3fa2c81b",
+        "baton audit query --to billing --json",
+        "baton audit query --item sessions/REQUEST.md",
+    ),
+    columns=(RECORDS, TRAIL),
 )
 def audit_query(call: Call) -> int:
-    """List audit records by handoff, task, sender or receiver, in the order in which they were written."""
-    args, relay = call.args, call.relay()
+    """List audit records by handoff, task, sender, receiver or tagged file, in the order in which they were written."""
+    args = call.args
+    if args.item:
+        query(call, args.item, args.limit)
+        return 0
+    relay = call.relay()
     found = relay.audit.query(
         handoff_id=_known(relay, args.handoff or "", "handoff"),
         task_id=_known(relay, args.task or "", "workflow"),
@@ -103,6 +113,9 @@ def audit_verify(call: Call) -> int:
     if args.path and args.accept_new:
         raise Malformed("baton audit verify: --accept-new is about the store's log; leave PATH out")
     accepted: list[Stood] = []
+    checked = {} if args.path else verified()
+    if checked and call.missing and not args.store and not call.gone():
+        return _board_alone(call, checked["board"])
     if args.path and call.missing and not args.store:
         report = verify(args.path)  # an export stands for itself
     else:
@@ -116,7 +129,7 @@ def audit_verify(call: Call) -> int:
         if report.tombstones and not args.path
         else []
     )
-    call.screen.document({"ok": report.ok, "report": report, "accepted": accepted, "tombstones": pruned})
+    call.screen.document({"ok": report.ok, "report": report, "accepted": accepted, "tombstones": pruned, **checked})
     for number, text in enumerate(str(report).splitlines()):
         call.screen.line(text, ("good" if report.ok else "bad") if number == 0 else "")
     if not report.ok:
@@ -131,6 +144,12 @@ def audit_verify(call: Call) -> int:
             f"it stands in place of {', '.join(one.instead_of)}, as {one.by} said on {clock_time(one.time)}{why}"
         )
     return 0 if report.ok else 3
+
+
+def _board_alone(call: Call, checked: dict[str, Any]) -> int:
+    call.screen.document({"ok": True, "board": checked})
+    call.screen.line(f"{counted(checked['records'], 'record')} of the board, each bound to the one before it", "good")
+    return 0
 
 
 def told(tombstones: list[Tombstone]) -> list[str]:
@@ -177,9 +196,13 @@ def _verified(call: Call, audit: AuditTrail) -> Report:
     columns=(FILES,),
 )
 def audit_export(call: Call) -> int:
-    """Write what is new as JSON Lines below ROOT/core/logs/PROJECT/handoff-audit."""
+    """Write what is new as JSON Lines below ROOT/core/logs/PROJECT/handoff-audit; the log of a board beside it."""
     root = Path(call.args.root).resolve()
-    written = call.relay().audit.export(root, call.args.project or root.name)
+    project = call.args.project or root.name
+    board = board_here()
+    written = [] if board is not None and call.missing else call.relay().audit.export(root, project)
+    if board is not None:
+        written.append(export(board, root / "core" / "logs" / project / "handoff-audit"))
     call.screen.table(FILES, [(path,) for path in written], ({"file": str(path)} for path in written))
     if not written:
         call.screen.hint("nothing new to export")

@@ -10,10 +10,10 @@ import sys
 from collections.abc import Iterator
 from importlib.resources import files
 from pathlib import Path
-from typing import NamedTuple
 
 from baton import clock, config
-from baton.cli.call import Call, verb
+from baton.cli.call import Call, argument, counting, verb
+from baton.cli.check import Check
 from baton.cli.records import clock_time, counted
 from baton.cli.screen import in_store
 from baton.cli.upkeep import stuck
@@ -24,29 +24,34 @@ from baton.protocol.registry import read_registry
 from baton.relay import Relay
 
 TOOLS = {
+    "tmux": "agents run in windows with it, so that a person can look at them and answer",
     "strace": "`baton.testing.strace_sweep` kills a program with it at every write",
 }
 BORN = 1_767_225_600_000_000  # 2026 began: a clock before that is wrong
 AHEAD = 5_000_000
 
 
-class Check(NamedTuple):
-    """One thing that was looked at; `optional` ones do not make the end result bad."""
-
-    name: str
-    ok: bool
-    found: str
-    cure: str = ""
-    optional: bool = False
-
-
-@verb(examples=("baton doctor", "baton doctor --json"))
+@verb(
+    argument(
+        "--race",
+        nargs="?",
+        type=counting(1),
+        const=2000,
+        metavar="ITEMS",
+        help="let 8 processes claim tagged files in this folder, each of them all (2000), and count who won",
+    ),
+    examples=("baton doctor", "baton doctor --json", "baton doctor --race"),
+)
 def doctor(call: Call) -> int:
-    """Check Python, SQLite, the file system, permissions, clock, schema, audit, claims and --agents; say what to do.
+    """Check machine, file systems, permissions, schema, audit, claims, board, and --agents; say what to do.
 
     Exit 3 when something has to be done. Tools that are only useful do not count.
     """
-    found = [*_machine(), *_registry(call), *_store(call), *_tools()]
+    from baton.cli.doctor_board import board_checks, race_check
+
+    found = [*_machine(), *_registry(call), *_store(call), *board_checks(), *_tools()]
+    if call.args.race:
+        found = [race_check(call.args.race)]
     bad = [one for one in found if not one.ok and not one.optional]
     call.screen.document({"ok": not bad, "checks": [one._asdict() for one in found]})
     for one in found:

@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
 
 import msgspec
 
 from baton import clock
 from baton.board.evidence import Verdict, Worker
 from baton.board.recovery import APART, Recovery, rules_of
-from baton.board.root import Board, board_of
+from baton.board.root import Board
 from baton.cli.call import Call
 from baton.cli.screen import Columns
 
 RESTING = frozenset({Verdict.REST, Verdict.STAGED, Verdict.READY, Verdict.CHOSEN, Verdict.WORKING})
-
-
-def board_here() -> Board | None:
-    """The board of the working directory, if anything was ever done on it."""
-    board, _ = board_of(".")
-    return board if Path(board.log.path).exists() else None
 
 
 def recover_board(call: Call, board: Board, columns: Columns) -> None:

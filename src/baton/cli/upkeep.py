@@ -36,7 +36,8 @@ def recover(call: Call) -> int:
     Every worker and the daemon do this by themselves all the time; this is for when none runs. Tagged work whose worker
     is gone is done if its response is there, else back in the queue while its approval stands, three times at most.
     """
-    from baton.cli.recovered import board_here, recover_board
+    from baton.cli.audit_board import board_here
+    from baton.cli.recovered import recover_board
 
     if (board := board_here()) is not None:
         recover_board(call, board, STUCK)
