@@ -420,27 +420,6 @@ class TestTmux(WindowsContract):
         assert self.place.stop(made, 0.1).running is False
         assert not alive(made.pid)
 
-    def test_without_tmux_or_with_an_old_one_auto_is_plain_and_tmux_says_why(self, monkeypatch):
-        assert isinstance(open_windows(self.tmp), Tmux)
-        assert isinstance(open_windows(self.tmp, "plain"), Plain)
-        fake = self.tmp / "bin" / "tmux"
-        fake.parent.mkdir()
-        monkeypatch.setenv("PATH", str(fake.parent))
-        for text, said in [
-            (None, "tmux: not found on PATH; install tmux, or let agents run as plain processes"),
-            ("echo tmux 2.9a", "tmux 2.9a is too old; install 3.0 or later, or let agents run as plain processes"),
-        ]:
-            if text:
-                fake.write_text(f"#!/bin/sh\n{text}\n")
-                fake.chmod(0o755)
-            assert isinstance(open_windows(self.tmp), Plain)
-            with pytest.raises(NotFound) as caught:
-                open_windows(self.tmp, "tmux")
-            assert str(caught.value) == said
-        for text in ("echo tmux 3.0", "echo tmux next-3.6", "echo tmux master"):
-            fake.write_text(f"#!/bin/sh\n{text}\n")
-            assert isinstance(open_windows(self.tmp), Tmux)
-
     def test_a_tmux_that_fails_or_hangs_is_an_error_and_never_an_empty_list(self, monkeypatch):
         fake = self.tmp / "bin" / "tmux"
         fake.parent.mkdir()
@@ -501,6 +480,29 @@ class TestTmux(WindowsContract):
         for odd in ("../x", "-x y", "", "a;b"):
             with pytest.raises(Malformed, match="tmux socket"):
                 Tmux(self.tmp, odd)
+
+
+@pytest.mark.proof("tmux")
+def test_without_tmux_or_with_an_old_one_auto_is_plain_and_tmux_says_why(tmp_path, monkeypatch):
+    assert isinstance(open_windows(tmp_path), Tmux)
+    assert isinstance(open_windows(tmp_path, "plain"), Plain)
+    fake = tmp_path / "bin" / "tmux"
+    fake.parent.mkdir()
+    monkeypatch.setenv("PATH", str(fake.parent))
+    for text, said in [
+        (None, "tmux: not found on PATH; install tmux, or let agents run as plain processes"),
+        ("echo tmux 2.9a", "tmux 2.9a is too old; install 3.0 or later, or let agents run as plain processes"),
+    ]:
+        if text:
+            fake.write_text(f"#!/bin/sh\n{text}\n")
+            fake.chmod(0o755)
+        assert isinstance(open_windows(tmp_path), Plain)
+        with pytest.raises(NotFound) as caught:
+            open_windows(tmp_path, "tmux")
+        assert str(caught.value) == said
+    for text in ("echo tmux 3.0", "echo tmux next-3.6", "echo tmux master"):
+        fake.write_text(f"#!/bin/sh\n{text}\n")
+        assert isinstance(open_windows(tmp_path), Tmux)
 
 
 # --- hostile names --------------------------------------------------------------------------------
