@@ -130,6 +130,11 @@ def audit_verify(call: Call) -> int:
         else []
     )
     call.screen.document({"ok": report.ok, "report": report, "accepted": accepted, "tombstones": pruned, **checked})
+    _said(call, report, pruned, accepted)
+    return 0 if report.ok else 3
+
+
+def _said(call: Call, report: Report, pruned: list[Tombstone], accepted: list[Stood]) -> None:
     for number, text in enumerate(str(report).splitlines()):
         call.screen.line(text, ("good" if report.ok else "bad") if number == 0 else "")
     if not report.ok:
@@ -143,7 +148,6 @@ def audit_verify(call: Call) -> int:
         call.screen.hint(
             f"it stands in place of {', '.join(one.instead_of)}, as {one.by} said on {clock_time(one.time)}{why}"
         )
-    return 0 if report.ok else 3
 
 
 def _board_alone(call: Call, checked: dict[str, Any]) -> int:
