@@ -131,6 +131,11 @@ def board_claim() -> str:
     return os.environ.get("BATON_CLAIM", "")
 
 
+def editor() -> str:
+    """What this user edits text with, as a command line: VISUAL, else EDITOR, else vi."""
+    return os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
+
+
 def approval_lasts() -> str:
     """How long an approval counts: BATON_APPROVAL_LASTS, else a week."""
     return os.environ.get("BATON_APPROVAL_LASTS") or "7d"

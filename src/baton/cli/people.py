@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from baton import config
+from baton import clock, config
+from baton.cli import beside
 from baton.cli.answer import BY, HANDOFF, REASON
 from baton.cli.call import Call, argument, counting, verb
 from baton.cli.records import AN_ID, HANDOFFS, age, find, full_id, lasting, moved, next_step, over, record, route, table
@@ -17,6 +19,7 @@ from baton.protocol.handoff import HUMAN
 from baton.stores.holder import readable
 
 if TYPE_CHECKING:
+    from baton.board.alerts import Alert
     from baton.protocol.handoff import Handoff
     from baton.relay import Relay
 
@@ -81,7 +84,12 @@ def _why(handoff: Handoff, alerts: dict[str, str]) -> str:
 
 @verb(examples=("baton waiting",), columns=(WAITING,))
 def waiting(call: Call) -> int:
-    """List what waits for a person: approvals, questions, and work that nobody could do."""
+    """List what waits for a person: approvals, questions, work that nobody could do, and what waits on the board."""
+    board = beside.board_here()
+    staged = [] if board is None else beside.waiting(board, clock.now())
+    if board is not None and call.missing:
+        _on_board(call, staged)
+        return 0
     relay = call.relay()
     found = relay.waiting()
     now = relay.store.now()
@@ -106,12 +114,21 @@ def waiting(call: Call) -> int:
         }
         for one in found
     )
-    call.screen.table(WAITING, rows, documents)
+    shown = [*rows, *(row for row, _ in staged)]
+    call.screen.table(WAITING, shown, [*documents, *(document for _, document in staged)])
     if found:
         call.screen.hint(f"next: {next_step(found[0])}")
+    elif staged:
+        call.screen.hint("next: `baton review` walks through what waits on the board")
     else:
         call.screen.hint("nothing waits for a person; `baton handoff list` shows what is under way")
     return 0
+
+
+def _on_board(call: Call, staged: list[tuple[tuple[str, ...], dict[str, object]]]) -> None:
+    """What waits where there is a board and no store."""
+    call.screen.table(WAITING, (row for row, _ in staged), (document for _, document in staged))
+    call.screen.hint("next: `baton review` walks through it" if staged else "nothing waits for a person on this board")
 
 
 @verb(
@@ -122,7 +139,17 @@ def waiting(call: Call) -> int:
     columns=(ALERTS,),
 )
 def alerts(call: Call) -> int:
-    """List what a person should look at, or mark an alert as dealt with."""
+    """List what a person should look at, in the store and on the board, or mark an alert as dealt with."""
+    board = beside.board_here()
+    if board is not None and call.args.resolve and Path(call.args.resolve).is_file():
+        beside.resolve(board, call.args.resolve, call.args.by or config.person())
+        call.screen.document({"id": call.args.resolve, "resolved_by": call.args.by or config.person()})
+        call.screen.line(f"{call.args.resolve}  resolved by {call.args.by or config.person()}")
+        return 0
+    more = [] if board is None else beside.alerts(board, resolved=call.args.all)
+    if board is not None and call.missing and not call.args.resolve:
+        _alerts(call, [], [], more)
+        return 0
     relay = call.relay()
     if call.args.resolve:
         alert_id = full_id(relay, call.args.resolve, "alert")
@@ -135,7 +162,7 @@ def alerts(call: Call) -> int:
     found = relay.store.alerts(unresolved=not call.args.all)
     now = relay.store.now()
     short = 8 if call.screen.tty else None
-    rows = [
+    rows: list[tuple[object, ...]] = [
         (
             one.id[:short],
             one.subject if one.subject.startswith("agent:") else one.subject[:short],
@@ -145,7 +172,7 @@ def alerts(call: Call) -> int:
         )
         for one in found
     ]
-    documents = (
+    documents: list[dict[str, object]] = [
         {
             "id": one.id,
             "subject": one.subject,
@@ -155,10 +182,17 @@ def alerts(call: Call) -> int:
             "resolved_by": one.resolved_by,
         }
         for one in found
-    )
-    call.screen.table(ALERTS, rows, documents)
-    call.screen.hint("`baton alerts --resolve ID` marks one as dealt with" if found else "no alert is open")
+    ]
+    _alerts(call, rows, documents, more)
     return 0
+
+
+def _alerts(call: Call, rows: list[tuple[object, ...]], documents: list[dict[str, object]], more: list[Alert]) -> None:
+    """Those of the store, then those of the board."""
+    now = clock.now()
+    shown = [*rows, *(beside.alert_row(one, now) for one in more)]
+    call.screen.table(ALERTS, shown, [*documents, *(beside.alert_document(one) for one in more)])
+    call.screen.hint("`baton alerts --resolve ID` marks one as dealt with" if shown else "no alert is open")
 
 
 @verb(

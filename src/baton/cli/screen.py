@@ -164,10 +164,20 @@ class Screen:
 
     def ask(self, question: str) -> bool | None:
         """Whether a person says yes; None where nobody is there to ask."""
-        if self.as_json or not self.tty or not sys.stdin.isatty():
+        if not self.interactive:
             return None
-        print(f"{safe(question)} [y/N] ", end="", flush=True)
-        return sys.stdin.readline().strip().lower() in {"y", "yes"}
+        return (self.answer(f"{question} [y/N]") or "").lower() in {"y", "yes"}
+
+    @property
+    def interactive(self) -> bool:
+        """Whether a person looks and can answer."""
+        return not self.as_json and self.tty and sys.stdin is not None and sys.stdin.isatty()
+
+    def answer(self, question: str) -> str | None:
+        """What a person types on one line; None at the end of the input."""
+        print(f"{safe(question)} ", end="", flush=True)
+        line = sys.stdin.readline()
+        return line.strip() if line else None
 
     def document(self, value: Any) -> None:
         """One JSON document."""

@@ -41,6 +41,10 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "approve": ("people", "let a waiting handoff start"),
         "deny": ("people", "refuse a waiting handoff for good"),
         "alerts": ("people", "what a person should look at"),
+        "review": ("review", "what waits on the board, one by one: approve, next, dismiss …"),
+        "alert raise": ("alert", "tell everybody who works on the board"),
+        "alert list": ("alert", "the open alerts of the board"),
+        "alert resolve": ("alert", "say that an alert is over, and what was done"),
         "trust": ("trust", "let what a repository brings along count, after a look"),
     },
     "Know the agents": {
