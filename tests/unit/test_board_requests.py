@@ -304,8 +304,23 @@ def test_a_template_of_the_repository_counts_when_it_is_trusted(board):
 
 
 def test_every_packaged_template_is_one_of_a_noun():
-    found = names(Path(template.TEMPLATES))
+    found = [name for name in names(Path(template.TEMPLATES)) if name != "ALERT_RAISE.md"]
     nouns = {noun.upper() for noun in SECTIONS if "-" not in noun}
     assert found == sorted(
         f"{noun}_{kind}.md".removeprefix("_") for noun in nouns | {""} for kind in ("REQUEST", "RESPONSE")
     )
+
+
+@pytest.mark.parametrize("nameless", [True, False])
+def test_a_file_is_made_whole_or_not_at_all(tmp_path, monkeypatch, nameless):
+    if not nameless:  # as on a file system that has no files without names
+        monkeypatch.delattr(files.os, "O_TMPFILE", raising=False)
+    path = tmp_path / "x.md"
+    assert files.create(str(path), b"one")
+    assert not files.create(str(path), b"two")
+    assert (path.read_bytes(), path.stat().st_nlink, path.stat().st_mode & 0o200) == (b"one", 1, 0o200)
+    (tmp_path / "y.md").symlink_to(tmp_path / "nowhere")
+    assert not files.create(str(tmp_path / "y.md"), b"two")
+    assert names(tmp_path) == ["x.md", "y.md"]
+    with pytest.raises(Refused, match="No such file"):
+        files.create(str(tmp_path / "none" / "x.md"), b"x")

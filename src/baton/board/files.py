@@ -87,23 +87,31 @@ def change(path: str, edit: Edit, note: Note | None = None, patience: float = PA
 
 def create(path: str, data: bytes) -> bool:
     """Make a new file, whole and on the disk; False where there is one of that name already, which is left alone."""
-    beside = _beside(path)
-    number = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
     try:
-        fcntl.flock(number, fcntl.LOCK_EX)
-        _write(number, data)
-        os.fsync(number)
-        os.link(beside, path, follow_symlinks=False)
+        folder = os.open(dirname(path), os.O_RDONLY | os.O_CLOEXEC)
+    except OSError as error:
+        raise Refused(f"{dirname(path)}: {error.strerror}; name a folder that is there") from None
+    beside = ""
+    try:
+        try:  # without a name nothing of it is left behind if this is killed
+            number = os.open(dirname(path), os.O_WRONLY | os.O_CLOEXEC | os.O_TMPFILE, 0o666)
+            source = f"/proc/self/fd/{number}"
+        except (OSError, AttributeError):
+            source = beside = _beside(path)
+            number = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+        try:
+            _write(number, data)
+            os.fsync(number)
+            os.link(source, path, src_dir_fd=folder, follow_symlinks=True)
+        finally:
+            os.close(number)
+            if beside:
+                _removed(beside)
+        os.fsync(folder)
     except FileExistsError:
         return False
     except OSError as error:
         raise Refused(f"{path}: {error.strerror}; it was not made") from None
-    finally:
-        os.close(number)
-        _removed(beside)
-    folder = os.open(dirname(path), os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(folder)
     finally:
         os.close(folder)
     return True
