@@ -134,6 +134,7 @@ def _one(call: Call, board: Board, item: Item, decision: Decision, actor: Actor,
     call.screen.document({"item": item.name, "noun": item.noun, "decision": decision, "path": where})
     arrow = f" → {where}" if where not in {item.path, item.name} else ""
     call.screen.line(f"{item.name}{arrow}  {SAID[decision]}")
+    call.screen.flush()  # what was said is done, whatever becomes of the next one
     return 0
 
 
