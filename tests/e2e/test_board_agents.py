@@ -53,7 +53,7 @@ from baton.errors import BatonError
 from baton.stores import holder
 
 board, real = board_of(file)
-above = " ".join(str(one.pid) for one in ancestry._upwards())
+above = " ".join(str(one.pid) for one in ancestry._upwards(os.getpid()))
 try:
     approve(Move(board, real, "fix", "needs", "delegated"), Actor("agent", holder.identity()))
     said = "approved"
@@ -268,3 +268,63 @@ def test_the_terminal_of_a_wrapper_is_refused(place, tmux):
     _, said, _ = answer(place)
     assert said.startswith("NotAuthorised")
     assert "in this terminal" in said
+
+
+# --- the real wrapper -----------------------------------------------------------------------------
+
+ATTACKER = """\
+import glob, os, subprocess, sys, time
+request, root = sys.argv[1], os.environ["BATON_ROOT"]
+home, told = os.path.dirname(root), os.path.join(root, "told")
+kept = {"HOME": home, "XDG_STATE_HOME": home + "/state", "BATON_USER": "ana", "PATH": os.environ["PATH"]}
+clean = ["env", "-i", *(f"{name}={value}" for name, value in kept.items())]
+os.makedirs(told, exist_ok=True)
+ways = {
+    "review": ["review", "--approve", "sessions/OTHER.md"],
+    "next": ["review", "--next", "sessions/OTHER.md"],
+    "dismiss": ["review", "--dismiss", "sessions/OTHER.md"],
+    "swap": ["tag", "swap", "sessions/OTHER.md", "#needs-fix", "#delegated-fix"],
+    "trust": ["trust", "--yes"],
+}
+hide = '''
+import os, sys, time
+if os.fork(): os._exit(0)
+os.setsid()
+if os.fork(): os._exit(0)
+time.sleep(0.2)
+os.execvp(sys.argv[1], sys.argv[1:])
+'''
+def ask(name, words):
+    words = " ".join([sys.executable, "-m", "baton", *map(repr, words)])
+    return ["sh", "-c", f"cd {root}; {words} > {told}/{name}.out 2>&1; echo $? > {told}/{name}"]
+for name, words in ways.items():
+    subprocess.run(ask(name, words))
+    subprocess.run([*clean, "setsid", *ask(f"{name}-clean", words)])
+    subprocess.run([*clean, sys.executable, "-c", hide, *ask(f"{name}-hidden", words)])
+expected = 3 * len(ways)
+for socket in glob.glob(f"{home}/tmux-*/*"):
+    window = ["tmux", "-S", socket, "new-window", "-t", "dispatch:", *clean, *ask("window", ways["review"])]
+    expected += subprocess.run(window).returncode == 0
+end = time.monotonic() + 30
+while len([name for name in os.listdir(told) if "." not in name]) < expected and time.monotonic() < end:
+    time.sleep(0.1)
+sys.exit(3)
+"""
+
+
+def test_a_real_agent_decides_nothing(play):
+    (play.root.parent / "agent.py").write_text(ATTACKER)
+    other = play.item("OTHER", "fix", "something else", approve=False)
+    (play.root / "TAGS.md").write_text("# nothing that anybody trusted\n")
+    play.item("MINE", "implementation", "attack")
+    play.daemon()
+    told = play.root / "told"
+    wanted = 16 if play.windows == "tmux" else 15
+    play.until(lambda: told.is_dir() and len([one for one in told.iterdir() if not one.suffix]) >= wanted)
+    for one in sorted(told.iterdir()):
+        if not one.suffix:
+            said = one.with_suffix(".out").read_text()
+            assert one.read_text() == "3\n", f"{one.name}: {said}"
+            assert "this is for a person" in said, one.name
+    assert play.tags(other) == "**Tags**: #needs-fix #P1"
+    assert [one for one in play.log() if one["event"] in {"approved", "trusted"} and one["by"] == "ana"][1:] == []

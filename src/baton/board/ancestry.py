@@ -58,7 +58,7 @@ def evidence(board: Board) -> str:
     """What shows that an agent asks; empty where nothing does."""
     if config.board_claim():
         return "BATON_CLAIM is set"
-    line = list(_upwards())
+    line = list(_upwards(os.getpid()))
     for one in line[1:]:
         if _claims(one.pid):
             return f"process {one.pid}, from which this one comes, works under BATON_CLAIM"
@@ -92,10 +92,10 @@ def _same_session(line: list[Process], workers: list[Worker]) -> str:
     above = {one.pid for one in line}
     mine = {line[0].terminal, *(one.terminal for one in line)} - {0}
     for worker in workers:
-        socket, server = _tmux(worker.process.pid) if worker.supervised else ("", 0)
-        if not socket or server not in above:
+        server = _tmux(worker.process.pid) if worker.supervised else 0
+        if server not in above:
             continue
-        panes = _panes(socket)
+        panes = _panes(_socket(server))
         if panes is None:
             return f"process {worker.process.pid} runs in a tmux that does not answer, and so does this one"
         theirs = {session for session, terminal, _ in panes if terminal == worker.process.terminal}
@@ -107,9 +107,8 @@ def _same_session(line: list[Process], workers: list[Worker]) -> str:
 # --- processes ------------------------------------------------------------------------------------
 
 
-def _upwards() -> Iterator[Process]:
-    """This process, its parent, and so on."""
-    pid = os.getpid()
+def _upwards(pid: int) -> Iterator[Process]:
+    """A process, its parent, and so on."""
     for _ in range(FARTHEST):
         found = _process(pid)
         if found is None:
@@ -164,13 +163,26 @@ def _open_terminals() -> set[int]:
     return found
 
 
-def _tmux(pid: int) -> tuple[str, int]:
-    """The socket and the server of the tmux in which a process was started."""
-    for word in _environment(pid):
-        if word.startswith(b"TMUX="):
-            socket, _, rest = os.fsdecode(word[5:]).rpartition(",")[0].rpartition(",")
-            return (socket, int(rest)) if rest.isdecimal() else ("", 0)
-    return "", 0
+def _tmux(pid: int) -> int:
+    """The tmux server below which a process runs; 0 where none is above it."""
+    for one in _upwards(pid):
+        try:
+            if Path(f"/proc/{one.pid}/comm").read_text(errors="replace").startswith("tmux"):
+                return one.pid
+        except OSError:
+            continue
+    return 0
+
+
+def _socket(server: int) -> str:
+    """Where a server listens; empty where the kernel does not say."""
+    try:
+        links = {os.readlink(one) for one in Path(f"/proc/{server}/fd").iterdir()}
+        rows = [line.split(maxsplit=7) for line in Path("/proc/net/unix").read_text(errors="replace").splitlines()]
+    except OSError:
+        return ""
+    there = (row[7] for row in rows if len(row) == 8 and f"socket:[{row[6]}]" in links)
+    return next((path for path in there if path.startswith("/")), "")
 
 
 def _panes(socket: str) -> list[tuple[str, int, int]] | None:
