@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from baton import clock
-from baton.board import alerts, approvals, dispatch, files, promote, review, trust
+from baton.board import alerts, approvals, dispatch, files, promote, recovery, review, trust
 from baton.board.actor import Actor
 from baton.board.approvals import Approval, Terms, approve, standing_approval
 from baton.board.moves import Move
@@ -412,3 +412,23 @@ def test_an_alert_is_no_item_and_wrong_ones_are_refused(board, tmp_path):
     Path(board.path("away")).symlink_to(tmp_path / "out")
     with pytest.raises(Malformed, match="out of the board"):
         alerts.raise_alert(board, "x", {}, ANA, "away")
+
+
+def test_what_recovery_noted_is_an_alert_until_the_item_moves_on(board):
+    rules = recovery.rules_of(board)
+    work(board, "a.md", "#delegated-fix")
+    recovery.Recovery(board, rules).settle(*recovery.Recovery(board, rules).of("a.md", "fix"))
+    assert tags(board, "a.md") == ["needs-fix"], "nobody had approved it"
+    work(board, "c.md", "#claimed-fix")
+    [found] = recovery.Recovery(board, rules).of("c.md", "fix")
+    recovery.Recovery(board, rules).settle(found)
+    recovery.Recovery(board, rules).settle(found)
+    there = {one.path: one for one in alerts.listed(board)}
+    assert sorted(there) == ["a.md", "c.md"]
+    assert (there["a.md"].title, there["c.md"].title) == ("#fix in a: unapproved", "#fix in c: unowned")
+    assert "the log knows nothing of #claimed-fix" in there["c.md"].text
+    alerts.resolve(board, board.path("c.md"), "looked", ANA)
+    assert [one.path for one in alerts.listed(board)] == ["a.md"]
+    [item] = waiting(board).items()
+    decide(board, item, "approve", ANA)
+    assert alerts.listed(board) == []

@@ -20,6 +20,7 @@ from baton.protocol import codec
 
 RAISED = "raised"
 CLEARED = "resolved"
+NOTICED = "alert"  # what `recovery` notes of an item
 NOUN = "alert"
 FOLDER = "sessions/ALERTS"
 FIELDS = ("what-changed", "impact", "expected-duration", "workaround")
@@ -84,7 +85,21 @@ def listed(board: Board, *, resolved: bool = False) -> list[Alert]:
                 resolved=hit.name == RESOLVED,
             )
         )
-    return sorted(found, key=lambda one: (one.resolved, one.since, one.path))
+    return sorted([*found, *_noticed(board)], key=lambda one: (one.resolved, one.since, one.path))
+
+
+def _noticed(board: Board) -> list[Alert]:
+    """What the daemon noted of items: it is over as soon as one moves on."""
+    newest = {(str(one["path"]), str(one["noun"])): one for one in board.log.of(NOTICED) if one["noun"] != NOUN}
+    found = []
+    for (name, noun), record in newest.items():
+        history = list(board.log.history(name, noun))
+        cleared = {one["of"] for one in history if one["event"] == CLEARED}
+        standing = moves.standing(history)
+        if record["at"] not in cleared and (standing is None or int(standing["at"]) < int(record["at"])):
+            title = f"#{noun} in {Path(name).stem}: {record['verdict']}"
+            found.append(Alert(name, title, str(record["reason"]), int(record["time"]), "baton"))
+    return found
 
 
 def resolve(board: Board, path: str, action: str, actor: Actor) -> None:
@@ -100,6 +115,12 @@ def resolve(board: Board, path: str, action: str, actor: Actor) -> None:
         f"*   **Resolved by**: {template.plain(actor.by)}",
         f"*   **Action**: {said}",
     ]
+
+    noticed = [one for one in board.log.of(NOTICED) if one["path"] == name]
+    if noticed and _tag(files.read(path), ALERT) is None:
+        for record in noticed:
+            board.log.append(CLEARED, name, str(record["noun"]), of=int(record["at"]), by=actor.by, action=said)
+        return
 
     def edit(data: bytes) -> bytes:
         tag = _tag(data, ALERT)

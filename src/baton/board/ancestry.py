@@ -17,9 +17,8 @@ import msgspec
 
 from baton import config
 from baton.board import moves
-from baton.board.log import decode
 from baton.board.root import Board
-from baton.errors import Malformed, NotAuthorised
+from baton.errors import NotAuthorised
 from baton.stores import holder
 
 CLAIM = b"BATON_CLAIM="
@@ -210,36 +209,20 @@ def _workers(board: Board) -> tuple[list[Worker], str]:
     """Who claimed something in this boot and lives, and an item whose worker can't be seen from here."""
     host, boot = holder.here()
     found: dict[tuple[int, str], Worker] = {}
-    for record in _claimed(board, boot):
+    for record in board.log.of("claimed", f"/{boot}/"):
+        if str(record["holder"]).count("/") != 4:
+            continue
         where, _, pid, started, _ = str(record["holder"]).split("/")
         item = (str(record["path"]), str(record["noun"]))
         if where != host:
-            if record["supervised"] and _stands(board, item, int(record["at"])):
+            if record.get("supervised") and _stands(board, item, int(record["at"])):
                 return [], "#".join(item)
             continue
         process = _process(int(pid)) if pid.isdecimal() else None
         if process is not None and process.started == started.partition(".")[0]:
             key = (process.pid, item[0] + "#" + item[1])
-            found[key] = Worker(process, item, int(record["at"]), bool(record["supervised"]))
+            found[key] = Worker(process, item, int(record["at"]), bool(record.get("supervised")))
     return list(found.values()), ""
-
-
-def _claimed(board: Board, boot: str) -> Iterator[dict[str, str | int]]:
-    """The records of claims made in this boot. They are looked for as bytes: a log is long, and few are claims."""
-    try:
-        data = Path(board.log.path).read_bytes()
-    except FileNotFoundError:
-        return
-    wanted, at = f"/{boot}/".encode(), 0
-    for line in data.split(b"\n")[:-1]:
-        if b'"event":"claimed"' in line and wanted in line:
-            try:
-                record = {"supervised": 0, **decode(line), "at": at}
-            except Malformed:
-                continue
-            if record["event"] == "claimed" and str(record.get("holder")).count("/") == 4:
-                yield record
-        at += len(line) + 1
 
 
 def _stands(board: Board, item: tuple[str, str], epoch: int) -> bool:

@@ -104,6 +104,19 @@ class Log:
             chain = _checked(self.path, chain, at, line)
             yield {"at": at, **decode(line)}
 
+    def of(self, event: str, word: str = "") -> Iterator[Record]:
+        """The records of one event with a word in them, in order; looked for as bytes, so that a long log is no matter.
+
+        What it finds is not checked against the chain: who decides by it asks `at` or `history`.
+        """
+        if not os.path.exists(self.path):
+            return
+        number, _ = self._open()
+        named, wanted = f'"event":"{event}"'.encode(), word.encode("ascii")
+        for at, line in _lines(number, 0):
+            if named in line and wanted in line and (record := decode(line))["event"] == event:
+                yield {"at": at, **record}
+
     def close(self) -> None:
         """Give the files back."""
         if self._number >= 0:
