@@ -62,7 +62,7 @@ def test_a_wire_has_all_that_a_store_has():
     assert [name for name in dir(Store) if not name.startswith("_") and not hasattr(Wire, name)] == []
 
 
-@pytest.mark.parametrize("seed", [12368, 27205, 45456, 58175, 62534])
+@pytest.mark.parametrize("seed", [12368, 27205, 45456, 58175, 62534, 86731])
 def test_a_rest_of_minutes_is_no_broken_promise(seed):
     """An agent that fails at each try rests for twice as long each time; what waits for it is not stuck."""
     outcome = simulate(seed, trace=True)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from baton import clock
 from baton.errors import BatonError, Malformed
+from baton.lifecycle import State
 from baton.relay import Relay
 from baton.stores import holder, open_store
 from baton.stores.seal import seal
@@ -28,7 +29,7 @@ from baton.testing.simulation.loop import SimTask
 from baton.testing.simulation.wire import Wire
 from baton.testing.simulation.witness import Witness
 from baton.testing.simulation.workloads import LIMITS, SEQUENCE, WORKLOADS, Order, Stage
-from baton.testing.simulation.world import Process, World
+from baton.testing.simulation.world import MOST_STEPS, Process, World
 
 if TYPE_CHECKING:
     from baton.flow.outcome import Result
@@ -249,11 +250,16 @@ class _Play:
 
     def _settle(self) -> None:
         """Let the work end. While some waits for an agent that failed and rests, all the others have time, too."""
-        world, left = self.world, HEALED
+        world, left, seen = self.world, HEALED, -1
         while left > 0 and not world.over:
             began = world.clock.monotonic()
             handoffs = (row.handoff for row in self.witness.rows.values())
             resting = judge.rest(handoffs, self.shared.breakers(), self.shared.now())
+            if (moves := sum(world.counts[state.value] for state in State)) == seen:
+                resting = 0.0  # nothing came of the last one, so this one is no excuse
+            if resting:
+                seen = moves
+                world.most += round(resting * MOST_STEPS / HEALED)  # as many in a second as at any other time
             world.run(began + (resting or min(left, LOOK)), self._settled)
             self._look_at = 0
             if self._settled():
