@@ -6,6 +6,7 @@ Each is a small change of one function, made for as long as the block runs. `pla
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from importlib import import_module
@@ -68,6 +69,14 @@ def _record_afterwards(_: Original) -> Original:
 def _never_look(_: Original) -> Original:
     async def planted(*_: Any) -> None:
         return None
+
+    return planted
+
+
+def _wait_for_nothing(_: Original) -> Original:
+    async def planted(*_: Any) -> bool:
+        await asyncio.sleep(0.0005)
+        return True
 
     return planted
 
@@ -201,6 +210,7 @@ BUGS: dict[str, dict[str, Plant]] = {  # what is wrong, and where it is planted
     "lease in the time of the process": {"baton.flow.recover:_due": _own_clock},
     "audit record after the state": {"baton.stores.steps:Steps.advance": _record_afterwards},
     "lost wake-up": {"baton.stores.wake:Hub._look_out": _never_look},
+    "a wait that keeps the processor busy": {"baton.stores.wake:Hub.changed": _wait_for_nothing},
     "budget checked before the transaction": {"baton.stores.steps:Steps.claim": _judge_before},
     "group not closed": {"baton.stores.groups:close": _nothing},
     "a person's word passes the attempts": {
