@@ -10,6 +10,7 @@ import stat
 from os.path import dirname, isdir, join
 
 from baton.board.files import LARGEST
+from baton.board.index import FAMILIES, Index, family, signature
 from baton.board.root import board_of
 from baton.board.tags import Text, fits
 from baton.board.tree import is_document, is_folder
@@ -52,8 +53,8 @@ def find(pattern: str, paths: list[str], *, tags_only: bool = False) -> list[Hit
     """The tags that fit, in order of their files and lines; a file that several paths lead to is shown once."""
     literal = b"#" + pattern.partition("*")[0].encode()
     hits, seen = list[Hit](), set[str]()
-    for shown, real in [start(path) for path in paths or [_where()]]:
-        for name, data in _with(literal, real):
+    for shown, real, state in [start(path) for path in paths or [_where()]]:
+        for name, data in _with(literal, real, state):
             path = join(real, name) if name else real
             if path not in seen:
                 seen.add(path)
@@ -75,27 +76,30 @@ def _where() -> str:
     return SESSIONS if isdir(board_of(SESSIONS)[1]) else "."
 
 
-def start(path: str) -> tuple[str, str]:
-    """How a path is shown, and where it really is; in a linked worktree that is elsewhere."""
-    _, real = board_of(path)
+def start(path: str) -> tuple[str, str, str]:
+    """How a path is shown, where it really is (in a linked worktree elsewhere), and what its board keeps for itself."""
+    board, real = board_of(path)
     if not os.path.lexists(real):
         raise NotFound(f"{path}: no such folder or file to look into; name one that is there")
     if not os.path.exists(path) or not os.path.samefile(real, path):
-        return real, real
-    return ("" if path == "." else path.rstrip("/") or "/"), real
+        return real, real, board.state
+    return ("" if path == "." else path.rstrip("/") or "/"), real, board.state
 
 
-def _with(literal: bytes, top: str) -> Iterator[tuple[str, bytes]]:
+def _with(literal: bytes, top: str, state: str) -> Iterator[tuple[str, bytes]]:
     """The documents below a folder, or this one, whose bytes contain this; named from the folder on."""
     if not isdir(top):
-        name = top[len(dirname(top).rstrip("/")) + 1 :]
         folder = os.open(dirname(top), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            if (data := _read(folder, name)) is not None and literal in data:
-                yield "", data
+            found = _read(folder, top[len(dirname(top).rstrip("/")) + 1 :])
+            if found is not None and literal in found[1]:
+                yield "", found[1]
         finally:
             os.close(folder)
         return
+    index, bit = Index(state, top), family(literal)
+    if bit:
+        index.load()
     waiting = [""]
     while waiting:
         inside = waiting.pop()
@@ -106,13 +110,55 @@ def _with(literal: bytes, top: str) -> Iterator[tuple[str, bytes]]:
                 continue  # it went away meanwhile, or may not be read
             raise
         try:
-            documents, folders = _names(folder)
-            waiting += [join(inside, name) for name in folders]
-            for name in documents:
-                if (data := _read(folder, name)) is not None and literal in data:
+            for name, data in _in_folder(index, bit, folder, inside, waiting):
+                if literal in data:
                     yield join(inside, name), data
         finally:
             os.close(folder)
+    if bit:
+        index.save()
+
+
+def _in_folder(index: Index, bit: int, folder: int, inside: str, waiting: list[str]) -> Iterator[tuple[str, bytes]]:
+    """What has to be looked into in one folder; the folders in it wait for their turn."""
+    noted, known = index.folder(inside, os.fstat(folder))
+    if known is not None:
+        folders, files = known.folders, known.files
+    else:
+        documents, folders = _names(folder)
+        before = index.before(inside)
+        files = [before.get(name) or (name, 0, 0, 0, 0, 0, 0) for name in documents]
+    waiting += [join(inside, name) for name in folders]
+    start, settled = FAMILIES[bit.bit_length() - 1], index.settled
+    for entry in files:
+        name, mtime, ctime, size, inode, asked, there = entry
+        if mtime:
+            try:
+                info = os.stat(name, dir_fd=folder, follow_symlinks=False)
+            except OSError:
+                continue
+            same = (
+                info.st_mtime_ns == mtime
+                and info.st_ctime_ns == ctime
+                and info.st_size == size
+                and info.st_ino == inode
+                and mtime < settled > ctime
+            )
+            if same and asked & bit and not there & bit:
+                noted.files.append(entry)
+                continue
+            if not same:
+                asked = there = 0
+        found = _read(folder, name)
+        if found is None:
+            continue
+        info, data = found
+        if not asked & bit:
+            index.stale += 1
+            asked |= bit
+            there |= bit if start in data else 0
+        noted.files.append((name, *signature(info), asked, there))
+        yield name, data
 
 
 def _names(folder: int) -> tuple[list[str], list[str]]:
@@ -129,20 +175,21 @@ def _names(folder: int) -> tuple[list[str], list[str]]:
     return documents, folders
 
 
-def _read(folder: int, name: str) -> bytes | None:
-    """A document; None where it went away, may not be read, or is none."""
+def _read(folder: int, name: str) -> tuple[os.stat_result, bytes] | None:
+    """A document, and what it was before it was read; None where it went away, may not be read, or is none."""
     try:
         number = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
     except OSError:
         return None
     try:
+        info = os.fstat(number)
+        if not stat.S_ISREG(info.st_mode):
+            return None
         data = os.read(number, PAGE)
         if len(data) == PAGE:
-            if not stat.S_ISREG(os.fstat(number).st_mode):
-                return None
             while len(data) < LARGEST and (more := os.read(number, 1024 * 1024)):
                 data += more
-        return data
+        return info, data
     except OSError:
         return None
     finally:

@@ -13,7 +13,7 @@ from baton.errors import NotFound, TimedOut
 
 def wait(path: str, pattern: str, until: float | None = None) -> tuple[Hit, bool]:
     """The tag, and whether it was there at once; `until` is the moment to give up, as the clock counts."""
-    shown, real = start(path)
+    shown, real, _ = start(path)
     with Watch(real) as watch:  # armed before the first look, so that nothing falls between the two
         hit = _look(shown, real, pattern)
         if hit is not None:
