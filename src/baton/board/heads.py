@@ -45,7 +45,9 @@ class Heads:
             return
         head = os.pread(self._number, HEADER, 0)
         numbers = [int.from_bytes(head[at : at + 8], "little") for at in (24, 32, 40)]
-        if head[:24] != MAGIC + self._boot or numbers[0] > size or os.fstat(self._number).st_size < HEADER:
+        known, slots, used = numbers
+        fits = os.fstat(self._number).st_size == HEADER + slots * SLOT and FEWEST <= slots >= 2 * used
+        if head[:24] != MAGIC + self._boot or known > size or not fits:
             self.forget()
             return
         self.upto, self.slots, self.used = numbers
@@ -70,6 +72,14 @@ class Heads:
                 slot, _ = self._look(key)
             self.used += 1
         os.pwrite(self._number, key + position.to_bytes(8, "little"), HEADER + slot * SLOT)
+
+    def note(self, key: bytes, position: int) -> None:
+        """Note the newest record of an item, and that the log is known up to here; without room, forget all."""
+        try:
+            self.put(key, position)
+            self.save(self.upto, self.chain)
+        except OSError:
+            self.forget()
 
     def save(self, upto: int, chain: bytes) -> None:
         """Say how much of the log is in the table now."""

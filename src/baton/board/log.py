@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     Record = dict[str, str | int]
 
+WITHDRAWN = "withdrawn"
 CHAIN = b',"chain":"'
 LAST = len(CHAIN) + 64 + 3  # how much of a line its digest takes: {…,"chain":"…"}\n
 LONGEST = 64 * 1024
@@ -56,12 +57,26 @@ class Log:
             key = key_of(path, noun)
             fields: Record = {"time": clock.now(), "event": event, "path": path, "noun": noun, **more}
             at = _write(number, heads, {**fields, "prev": heads.get(key)})
-            heads.put(key, at)
-            heads.save(heads.upto, heads.chain)
+            heads.note(key, at)
         finally:
             self._unlock(number)
-        _sync(number)
+        try:
+            _sync(number)
+        except OSError as error:
+            self._take_back(at, path, noun)
+            raise StoreError(f"{self.path}: {error.strerror}; nothing was changed; check the disk") from None
         return at
+
+    def _take_back(self, position: int, path: str, noun: str) -> None:
+        """A record that may not be on the disk counts for nobody."""
+        number, heads = self._locked()
+        try:
+            self._catch_up(number, heads)
+            fields: Record = {"time": clock.now(), "event": WITHDRAWN, "path": path, "noun": noun, "of": position}
+            key = key_of(path, noun)
+            heads.note(key, _write(number, heads, {**fields, "prev": heads.get(key)}))
+        finally:
+            self._unlock(number)
 
     def last(self, path: str, noun: str) -> Record | None:
         """The newest record of an item."""
@@ -79,6 +94,10 @@ class Log:
             self._unlock(number)
         while at >= 0:
             record = self.at(at)
+            if (record["path"], record["noun"]) != (path, noun):
+                raise AuditBroken(
+                    f"{self._folder}/heads: it does not fit the log; remove it, for it is made anew from the log"
+                )
             yield record
             at = int(record["prev"])
 
@@ -128,14 +147,19 @@ class Log:
 
     def _locked(self) -> tuple[int, Heads]:
         """The log and its table, for this thread of this process alone."""
+        if self._process != os.getpid():
+            self._mine = allocate_lock()  # a thread that was not forked along may have held it
         self._mine.acquire()
         try:
-            number, heads = self._open()
-            fcntl.flock(number, fcntl.LOCK_EX)
+            while True:
+                number, heads = self._open()
+                fcntl.flock(number, fcntl.LOCK_EX)
+                if os.fstat(number).st_nlink:
+                    return number, heads
+                self.close()  # somebody removed it; the others write to another one by now
         except BaseException:
             self._mine.release()
             raise
-        return number, heads
 
     def _unlock(self, number: int) -> None:
         fcntl.flock(number, fcntl.LOCK_UN)
@@ -159,19 +183,44 @@ class Log:
         """Take what others wrote into the table; what a writer that died left behind half-written is no record."""
         size = os.fstat(number).st_size
         heads.load(size)
+        if heads.upto and os.pread(number, 64, heads.upto - 67) != heads.chain.hex().encode():
+            heads.forget()  # it was half written, or it is not the table of this log
         if heads.upto == size and size:
             return
+        try:
+            end = self._read(number, heads)
+        except OSError as error:
+            heads.forget()
+            raise StoreError(f"{self._folder}/heads: {error.strerror}; make room, then try again") from None
+        if end < size:
+            os.ftruncate(number, end)
+        if not end:
+            self._begin(number, heads)
+
+    def _read(self, number: int, heads: Heads) -> int:
+        """Take what the table does not know of; where the last whole record ends."""
         chain, end = heads.chain, heads.upto
         for at, line in _lines(number, heads.upto):
+            if b"\0" in line:  # after a power cut, what was never synced may be zeros; nor was what follows
+                self._keep(number, at)
+                break
             chain = _checked(self.path, chain, at, line)
             record = decode(line)
             heads.put(key_of(str(record["path"]), str(record["noun"])), at)
             end = at + len(line) + 1
-        if end < size:
-            os.ftruncate(number, end)
         heads.save(end, chain)
-        if not end:
-            self._begin(number, heads)
+        return end
+
+    def _keep(self, number: int, at: int) -> None:
+        """Put what is cut off the log aside, should it be somebody's doing and no power cut."""
+        kept = os.open(
+            f"{self.path}.cut-{clock.new_id()[:8]}", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600
+        )
+        try:
+            while page := os.pread(number, PAGE, at):
+                at += os.write(kept, page)
+        finally:
+            os.close(kept)
 
     def _begin(self, number: int, heads: Heads) -> None:
         """The first record says whose log this is, so that no position is 0."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from baton.board import files
+from baton.board import log as records
 from baton.board.actor import same_process
 from baton.board.tags import Tag, Text, refusal, replaced, state_of
 from baton.errors import BatonError, Conflict, Fenced, Held, NotFound, Refused
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     Event = tuple[str, str, Record]  # its name, the noun of the item, what else is said
 
 REMOVED = "removed"
-WITHDRAWN = "withdrawn"
+WITHDRAWN = records.WITHDRAWN
 LATE = "late"
 APPROVED = frozenset({"delegated", "next"})  # where an item gets from needs by a person's approval
 STATES = frozenset({"needs", "delegated", "next", "claimed", "done", REMOVED})
