@@ -14,7 +14,11 @@ import pytest
 REQUIRED = os.environ.get("BATON_REQUIRE_PROOFS", "") not in {"", "0"}
 UNPROVED = pytest.StashKey[set[str]]()
 # Being installed is not always enough: a container may forbid ptrace.
-PROBES = {"strace": ["strace", "-o", os.devnull, "true"], "unshare": ["unshare", "-Ur", "true"]}
+PROBES = {
+    "strace": ["strace", "-o", os.devnull, "true"],
+    "unshare": ["unshare", "-Ur", "true"],
+    "setpriv": ["setpriv", "--reuid=65534", "true"],  # whether this is root
+}
 
 
 @functools.cache

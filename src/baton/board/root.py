@@ -83,10 +83,13 @@ def _main_worktree(folder: str) -> str:
     pointer = join(folder, ".git")
     if not isfile(pointer):
         return folder
-    git = join(folder, _line(pointer).removeprefix("gitdir: "))
+    git = realpath(join(folder, _line(pointer).removeprefix("gitdir: ")))
     if not isfile(join(git, "commondir")):
         return folder
     common = realpath(join(git, _line(join(git, "commondir"))))
+    back = join(git, "gitdir")
+    if dirname(git) != join(common, "worktrees") or not isfile(back) or realpath(join(git, _line(back))) != pointer:
+        return folder  # a folder that claims to be a worktree of a repository which does not know it
     if basename(common) != ".git":
         raise NotFound(
             f"{folder}: a worktree of a bare repository, which has no folder that all worktrees share; "
