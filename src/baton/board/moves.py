@@ -5,7 +5,7 @@ from __future__ import annotations
 from baton.board import files
 from baton.board import log as records
 from baton.board.actor import same_process
-from baton.board.tags import Tag, Text, refusal, replaced, state_of
+from baton.board.tags import HEAD, Tag, Text, refusal, replaced, state_of
 from baton.errors import BatonError, Conflict, Fenced, Held, NotFound, Refused
 from baton.stores import holder
 
@@ -177,10 +177,11 @@ def _states(text: Text, line: int, noun: str) -> list[str]:
 def _look(move: Move) -> None:
     """Answer who comes too late without a lock; only what certainly stands there counts, for a save may go on."""
     data = files.read(move.path)
-    if f"#{move.origin}-{move.noun}".encode() not in data and f"#claimed-{move.noun}".encode() in data:
-        found = _states(Text(data), move.line, move.noun)
-        if f"claimed-{move.noun}" in found:
-            raise _lost(move, found)
+    if f"#{move.origin}-{move.noun}".encode() in data or move.line:
+        return
+    head = data.find(HEAD)
+    if head >= 0 and f"#claimed-{move.noun}".encode() in data[head : data.find(b"\n", head) + 1 or len(data)]:
+        raise _lost(move, [f"claimed-{move.noun}"])
 
 
 def _found(move: Move, data: bytes) -> list[Tag]:
@@ -199,15 +200,29 @@ def _lost(move: Move, found: list[str]) -> Exception:
     where = f"line {move.line}" if move.line else "the Tags line"
     wanted = f"{move.name}: no #{move.origin}-{move.noun} on {where}"
     if f"claimed-{move.noun}" in found:
-        record = _standing(move)
-        if record is not None and record["event"] == "claimed":
-            return Held(f"{wanted}: already claimed by {holder.readable(str(record['holder']))} (claim {record['at']})")
-        return Held(f"{wanted}: already claimed, by somebody of whom the log knows nothing")
+        return Held(_Taken(move, wanted))
     if f"{move.origin}-{move.noun}" in found:
         return Conflict(f"{move.name}: it is #{' and #'.join(found)} at once; remove all but one with --force")
     if found:
         return Conflict(f"{wanted}: it is #{', #'.join(found)} by now")
     return NotFound(f"{wanted}; `baton tag find '#*-{move.noun}'` shows where it stands")
+
+
+class _Taken:
+    """That an item has an owner, and who it is when somebody reads it: a loser that goes on asks no log."""
+
+    __slots__ = ("_move", "_wanted")
+
+    def __init__(self, move: Move, wanted: str) -> None:
+        self._move = move
+        self._wanted = wanted
+
+    def __str__(self) -> str:
+        record = _standing(self._move)
+        if record is None or record["event"] != "claimed":
+            return f"{self._wanted}: already claimed, by somebody of whom the log knows nothing"
+        owner = holder.readable(str(record["holder"]))
+        return f"{self._wanted}: already claimed by {owner} (claim {record['at']})"
 
 
 def _unchanged(move: Move) -> None:
