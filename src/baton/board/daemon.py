@@ -33,6 +33,7 @@ QUIET = 3.0
 LOOK = 2.0  # seconds between two looks at the workers
 SAFETY = 10.0  # at least so many between two full scans, and fifty times as long as a scan takes
 CLOSE = 60 * clock.SECOND  # an ended window stays so long for whoever looks at it
+OWN = frozenset({"BATON_CLAIM", "BATON_SESSION"})  # of an agent that started the daemon, not of those it starts
 LIVES: dict[Worker, Life] = {
     Worker.ALIVE: "working",
     Worker.SILENT: "stuck",
@@ -213,7 +214,7 @@ class Daemon:
         argv = [sys.executable, "-P", "-m", "baton", "run", f"/{route.skill}", path, "--mode", str(how.mode)]
         job = Job(
             noun=item.noun, item=item.path, request=path, argv=tuple(argv), folder=self.board.root,
-            environment=config.environment(),
+            environment={name: value for name, value in config.environment().items() if name not in OWN},
         )  # fmt: skip
         self.board.log.append(SPAWNED, item.path, item.noun, skill=route.skill, mode=str(how.mode))
         self._started = clock.now()

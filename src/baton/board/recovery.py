@@ -142,11 +142,13 @@ class Recovery:
 
     def treat(self, findings: list[Finding]) -> list[Finding]:
         """Do what each finding asks for; those that were not at rest, with what was done."""
-        now, done = clock.monotonic(), []
+        now, done = round(clock.monotonic() * clock.SECOND), []
+        known, self._dead = self._dead, {}
         for found in findings:
-            if found.verdict is Verdict.DEAD or found.worker is Worker.DEAD:
-                first = self._dead.setdefault((found.path, found.noun, found.seen), round(now * clock.SECOND))
-                if round(now * clock.SECOND) - first < APART:
+            if found.worker is Worker.DEAD:
+                key = (found.path, found.noun, found.seen)
+                self._dead[key] = known.get(key, now)
+                if now - self._dead[key] < APART:
                     done.append(msgspec.structs.replace(found, action="a second look follows"))
                     continue
             if action := self.settle(found):

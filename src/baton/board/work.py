@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -133,7 +134,10 @@ class Work:
 
     def _supervise(self, lock: int) -> Outcome:
         adopt_orphans()
-        before = {one: signal.signal(one, self.stop) for one in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)}
+        before = {one: signal.signal(one, self.stop) for one in (signal.SIGTERM, signal.SIGHUP)}
+        # In a window a person interrupts the program with Ctrl-C, which this process behind it hears, too.
+        shown = self.task.mode == "interactive"
+        before[signal.SIGINT] = signal.signal(signal.SIGINT, _deaf if shown else self.stop)
         try:
             code, fault = self._watched(lock)
         finally:
@@ -267,14 +271,19 @@ class Work:
 
 
 def prompt(task: Task, folder: Path) -> str:
-    """What the program is told; names of files are the only thing in it that is not ours."""
+    """What the program is told; names of files are the only thing in it that is not ours, and are quoted."""
     item = f"#claimed-{task.noun}"
+    path, session = shlex.quote(task.path), shlex.quote(str(folder))
     return (
-        f"Do the work of the skill /{task.skill}. The request is the file {task.path}: read it first. It is claimed "
-        f"for you ({item}). Write what you do into the folder {folder}. When the work is done, write the response with "
-        f"`baton respond {task.path}` and then run `baton tag swap {task.path} '{item}' '#done-{task.noun}'`. "
+        f"Do the work of the skill /{task.skill}. The request is the file {path}: read it first. It is claimed for you "
+        f"({item}). Write what you do into the folder {session}. When the work is done, write the response with "
+        f"`baton respond {path}` and then run `baton tag swap {path} '{item}' '#done-{task.noun}'`. "
         "If you cannot do it, say why in the session's folder and end."
     )
+
+
+def _deaf(_number: int, _frame: object) -> None:
+    """Hear nothing; a handler, since what is ignored would be ignored by the program, too."""
 
 
 def _die_with_parent() -> None:
