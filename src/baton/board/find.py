@@ -110,17 +110,18 @@ def _with(literal: bytes, top: str, state: str) -> Iterator[tuple[str, bytes]]:
                 continue  # it went away meanwhile, or may not be read
             raise
         try:
-            for name, data in _in_folder(index, bit, folder, inside, waiting):
-                if literal in data:
-                    yield join(inside, name), data
+            for name, data in _in_folder(index, bit, literal, folder, inside, waiting):
+                yield join(inside, name), data
         finally:
             os.close(folder)
     if bit:
         index.save()
 
 
-def _in_folder(index: Index, bit: int, folder: int, inside: str, waiting: list[str]) -> Iterator[tuple[str, bytes]]:
-    """What has to be looked into in one folder; the folders in it wait for their turn."""
+def _in_folder(
+    index: Index, bit: int, literal: bytes, folder: int, inside: str, waiting: list[str]
+) -> Iterator[tuple[str, bytes]]:
+    """What contains this in one folder; the folders in it wait for their turn."""
     noted, known = index.folder(inside, os.fstat(folder))
     if known is not None:
         folders, files = known.folders, known.files
@@ -129,7 +130,7 @@ def _in_folder(index: Index, bit: int, folder: int, inside: str, waiting: list[s
         before = index.before(inside)
         files = [before.get(name) or (name, 0, 0, 0, 0, 0, 0) for name in documents]
     waiting += [join(inside, name) for name in folders]
-    start, settled = FAMILIES[bit.bit_length() - 1], index.settled
+    start, settled = FAMILIES[bit.bit_length() - 1] if bit else literal, index.settled
     for entry in files:
         name, mtime, ctime, size, inode, asked, there = entry
         if mtime:
@@ -153,12 +154,14 @@ def _in_folder(index: Index, bit: int, folder: int, inside: str, waiting: list[s
         if found is None:
             continue
         info, data = found
+        has = start in data
         if not asked & bit:
             index.stale += 1
             asked |= bit
-            there |= bit if start in data else 0
+            there |= bit if has else 0
         noted.files.append((name, *signature(info), asked, there))
-        yield name, data
+        if has and literal in data:
+            yield name, data
 
 
 def _names(folder: int) -> tuple[list[str], list[str]]:
