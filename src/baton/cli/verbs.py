@@ -25,6 +25,8 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "tag remove": ("tag", "take a tag away, or dismiss what nobody approved yet"),
         "tag find": ("tag", "the files with a tag; '#needs-*' is what waits"),
         "await-tag": ("tag", "wait until a file has a tag"),
+        "escape-tags": ("mentions", "put tags in a text between backticks"),
+        "session check": ("mentions", "whether a session may end"),
         "request new": ("request", "write a request from the template of a skill"),
         "request list": ("request", "the requests, and where each stands"),
         "respond": ("request", "answer a request, and link the answer in it"),
