@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from baton.board.root import Board
 
 
-def board_here() -> Board | None:
+def marked_board() -> Board | None:
     """The board of the working directory, where somebody made one or where a repository is."""
     board, _ = board_of(".")
     marks = (".git", ".baton/clis.toml", "TAGS.md", "sessions")

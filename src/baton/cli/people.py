@@ -85,7 +85,7 @@ def _why(handoff: Handoff, alerts: dict[str, str]) -> str:
 @verb(examples=("baton waiting",), columns=(WAITING,))
 def waiting(call: Call) -> int:
     """List what waits for a person: approvals, questions, work that nobody could do, and what waits on the board."""
-    board = beside.board_here()
+    board = beside.marked_board()
     staged = [] if board is None else beside.waiting(board, clock.now())
     if board is not None and call.missing:
         _on_board(call, staged)
@@ -140,7 +140,7 @@ def _on_board(call: Call, staged: list[tuple[tuple[str, ...], dict[str, object]]
 )
 def alerts(call: Call) -> int:
     """List what a person should look at, in the store and on the board, or mark an alert as dealt with."""
-    board = beside.board_here()
+    board = beside.marked_board()
     if board is not None and call.args.resolve and Path(call.args.resolve).is_file():
         beside.resolve(board, call.args.resolve, call.args.by or config.person())
         call.screen.document({"id": call.args.resolve, "resolved_by": call.args.by or config.person()})
