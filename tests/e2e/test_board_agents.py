@@ -284,6 +284,7 @@ ways = {
     "next": ["review", "--next", "sessions/OTHER.md"],
     "dismiss": ["review", "--dismiss", "sessions/OTHER.md"],
     "swap": ["tag", "swap", "sessions/OTHER.md", "#needs-fix", "#delegated-fix"],
+    "force": ["tag", "swap", "sessions/OTHER.md", "#needs-fix", "#done-fix", "--force"],
     "trust": ["trust", "--yes"],
 }
 hide = '''
@@ -319,12 +320,12 @@ def test_a_real_agent_decides_nothing(play):
     play.item("MINE", "implementation", "attack")
     play.daemon()
     told = play.root / "told"
-    wanted = 16 if play.windows == "tmux" else 15
+    wanted = 19 if play.windows == "tmux" else 18
     play.until(lambda: told.is_dir() and len([one for one in told.iterdir() if not one.suffix]) >= wanted)
     for one in sorted(told.iterdir()):
         if not one.suffix:
             said = one.with_suffix(".out").read_text()
             assert one.read_text() == "3\n", f"{one.name}: {said}"
-            assert "this is for a person" in said, one.name
+            assert "this is for a person" in said or "--force is for people" in said, one.name
     assert play.tags(other) == "**Tags**: #needs-fix #P1"
     assert [one for one in play.log() if one["event"] in {"approved", "trusted"} and one["by"] == "ana"][1:] == []

@@ -12,7 +12,7 @@ from baton.cli import main
 @pytest.fixture
 def baton(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    for name in ("BATON_CLAIM", "BATON_ROOT", "BATON_STORE"):
+    for name in ("BATON_CLAIM", "BATON_ROOT", "BATON_SESSION", "BATON_STORE"):
         monkeypatch.delenv(name, raising=False)
     (tmp_path / "repo" / ".git").mkdir(parents=True)
     monkeypatch.chdir(tmp_path / "repo")

@@ -383,3 +383,15 @@ def test_alerts_and_reviews_of_the_board_stand_with_those_of_the_store(baton):
     assert baton("alerts", "--resolve", path, "--by", "bo")[0] == 0
     assert "*   **Resolved by**: bo" in Path(path).read_text()
     assert "no alert is open" in baton("alerts")[2]
+
+
+def test_the_next_session_may_be_named(baton):
+    work("a.md")
+    Path("sessions/MINE").mkdir(parents=True)
+    assert baton("review", "--next", "a.md", "--session", "sessions/MINE")[0] == 0
+    board, _ = board_of("a.md")
+    found = standing_approval(board, "a.md", "fix", Path("a.md").read_bytes(), clock.now())
+    assert found.session == str(Path("sessions/MINE").resolve())
+    assert json.loads(baton("run", "/fix", "--json")[1])["claim"] == 0, "it is another session's"
+    env = {**os.environ, "BATON_SESSION": found.session}
+    assert json.loads(baton("run", "/fix", "--json", env=env)[1])["claim"] > 0

@@ -51,7 +51,7 @@ HOSTILE = [
 @pytest.fixture
 def board(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    for name in ("BATON_CLAIM", "BATON_ROOT"):
+    for name in ("BATON_CLAIM", "BATON_ROOT", "BATON_SESSION"):
         monkeypatch.delenv(name, raising=False)
     (tmp_path / "repo" / ".git").mkdir(parents=True)
     monkeypatch.chdir(tmp_path / "repo")
@@ -253,6 +253,17 @@ def test_a_response_that_was_killed_before_its_link_is_taken_up(board, monkeypat
     done = respond(board, board.path(made.path), "Complete", "done", ANA)
     assert names(place(board, "sessions/W")) == ["FIX_RESPONSE_X.md"]
     assert answered.response(board, files.read(board.path(made.path))) == done.path
+
+
+def test_the_session_of_the_process_is_where_it_writes(board, monkeypatch):
+    place(board, "sessions/MINE").mkdir(parents=True)
+    monkeypatch.setenv("BATON_SESSION", board.path("sessions/MINE"))
+    made = new(board, Wish("fix", "x"), ANA)
+    assert made.path == "sessions/MINE/FIX_REQUEST_X.md"
+    assert new(board, Wish("fix", "x", folder="sessions/OTHER"), ANA).path == "sessions/OTHER/FIX_REQUEST_X.md"
+    claimed(board, made)
+    monkeypatch.setenv("BATON_SESSION", board.path("sessions/WORKS"))
+    assert respond(board, board.path(made.path), "Complete", "", ANA).path == "sessions/WORKS/FIX_RESPONSE_X.md"
 
 
 def test_a_claim_that_is_over_answers_nothing(board):

@@ -13,7 +13,7 @@ from typing import Literal
 
 import msgspec
 
-from baton import clock
+from baton import clock, config
 from baton.board import answered, dispatch, files, moves, sessions, template, trust, wrote
 from baton.board.actor import Actor
 from baton.board.root import Board, board_of
@@ -159,15 +159,17 @@ def routes(board: Board) -> dispatch.Routes:
 
 
 def _folder(board: Board, given: str, noun: str, topic: str, actor: Actor) -> Path:
-    """The session that asks: the one that was named, that of the claim, else a new one."""
-    if given:
-        return inside(board, given)
+    """The session that asks: the one that was named, that of this process or of its claim, else a new one."""
+    if given or config.session():
+        return inside(board, given or config.session())
     session = _session(board, actor.claim.path, actor.claim.noun) if actor.claim else ""
     return inside(board, board.path(session)) if session else sessions.make(board, noun, topic)
 
 
 def _responding(board: Board, name: str, noun: str, actor: Actor) -> Path:
-    """The session that answers: that of the claim, else the one where the request stands."""
+    """The session that answers: that of this process or of its claim, else the one where the request stands."""
+    if config.session():
+        return inside(board, config.session())
     item = (actor.claim.path, actor.claim.noun) if actor.claim else (name, noun)
     session = _session(board, *item)
     return inside(board, board.path(session) if session else os.path.dirname(board.path(name)))

@@ -60,6 +60,10 @@ def place_of(path: str, line: int, actor: Actor, *, forced: bool) -> Place:
     if forced and actor.claim is not None:
         raise NotAuthorised("--force is for people; this program works under BATON_CLAIM, so make a legal move")
     board, real = board_of(path)
+    if forced:
+        from baton.board.ancestry import refuse_agents
+
+        refuse_agents(board)
     return Place(board, real, line, forced=forced)
 
 

@@ -65,7 +65,7 @@ def review(call: Call) -> int:
     folder = real if args.folder else ""
     wanted = {flag: files for flag in FLAGS if (files := getattr(args, flag)) is not None}
     lasts = seconds(args.lasts, "--lasts") if args.lasts else None
-    terms = Terms(lasts=lasts, session=args.session)
+    terms = Terms(lasts=lasts, session=board_of(args.session)[1] if args.session else "")
     if wanted:
         return _scripted(call, board, folder, wanted, terms)
     if args.all or args.session:
