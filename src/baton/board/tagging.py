@@ -225,6 +225,7 @@ def _done(names: list[str], positions: list[int]) -> Done:
 def read_pattern(text: str) -> str:
     """The name that is looked for, in which `*` stands for any text."""
     pattern = text.removeprefix("#")
-    if not pattern.replace("*", "").replace("-", "").isalnum() and pattern != "*":
+    words = pattern.replace("*", "").replace("-", "")
+    if not pattern.isascii() or not (words.isalnum() or pattern == "*"):
         raise Malformed(f"{text[:60]!r} is no tag to look for; write one as '#needs-fix' or '#needs-*', in quotes")
     return pattern
