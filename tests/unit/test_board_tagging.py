@@ -92,6 +92,14 @@ def test_force_is_a_persons_and_the_log_says_so(before, after, place):
         tagging.place_of(str(path), 0, worker, forced=True)
 
 
+@pytest.mark.parametrize("forced", [False, True])
+def test_to_stay_is_no_move(forced, place):
+    path, where = spot(place, "claimed", "plain", forced=forced)
+    with pytest.raises(Refused, match="stays what it is"):
+        change(where, "claimed", "claimed")
+    assert path.read_bytes() == text("claimed", "plain")
+
+
 def test_items_of_one_noun_on_other_lines_are_left_alone(place):
     path = place / "a.md"
     path.write_bytes(b"# A\n**Tags**: #claimed-fix\n\n- one #delegated-fix\n- two #delegated-fix\n")

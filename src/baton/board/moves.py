@@ -5,7 +5,7 @@ from __future__ import annotations
 from baton.board import files
 from baton.board import log as records
 from baton.board.actor import same_process
-from baton.board.tags import HEAD, Tag, Text, refusal, replaced, state_of
+from baton.board.tags import HEAD, LEGAL, Tag, Text, refusal, replaced, state_of
 from baton.errors import BatonError, Conflict, Fenced, Held, NotFound, Refused
 from baton.stores import holder
 
@@ -51,6 +51,8 @@ class Move:
 
 def make(move: Move, actor: Actor) -> int:
     """Make a move; the position of its record, which is the epoch where it claims."""
+    if move.origin == move.to:
+        raise Refused(f"{move.name}: #{move.origin}-{move.noun} stays what it is; name the state that it is to go to")
     if not move.forced:
         _legal(move)
     _look(move)
@@ -155,7 +157,8 @@ def _standing(move: Move) -> Record | None:
 
 
 def _legal(move: Move) -> None:
-    if reason := refusal([f"{move.origin}-{move.noun}"], [f"{move.to}-{move.noun}"] if move.to else []):
+    if (move.origin, move.to) not in LEGAL:
+        reason = refusal([f"{move.origin}-{move.noun}"], [f"{move.to}-{move.noun}"] if move.to else [])
         raise Refused(f"{move.name}: {reason}. A person may --force it")
 
 
