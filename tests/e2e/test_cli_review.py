@@ -395,3 +395,20 @@ def test_the_next_session_may_be_named(baton):
     assert json.loads(baton("run", "/fix", "--json")[1])["claim"] == 0, "it is another session's"
     env = {**os.environ, "BATON_SESSION": found.session}
     assert json.loads(baton("run", "/fix", "--json", env=env)[1])["claim"] > 0
+
+
+def test_a_file_that_is_named_is_all_that_is_read(baton):
+    """Also one that was left to the next session just now, which no list asks about yet."""
+    work("a.md")
+    assert baton("review", "--next", "a.md")[0] == 0
+    work("broken.md")
+    Path("broken.md").chmod(0)
+    assert baton("review", "--back", "a.md")[0] == 0
+    assert tags("a.md") == ["needs-fix"]
+    assert not approved("a.md")
+    Path("../other/.git").mkdir(parents=True)
+    work("../other/a.md")
+    code, _, err = baton("review", "--approve", "../other/a.md")
+    assert code == 2
+    assert "review it there" in err
+    assert tags("../other/a.md") == tags("a.md") == ["needs-fix"]

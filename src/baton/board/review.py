@@ -75,9 +75,7 @@ class Waiting(msgspec.Struct, frozen=True):
 def waiting(board: Board, folder: str = "") -> Waiting:
     """What waits below a folder, or on the whole board."""
     needs, stale, exhausted, groups = list[Item](), list[Item](), list[Item](), dict[str, list[Item]]()
-    for item in _items(board, folder or board.root):
-        if item.noun in dispatch.BY_PERSONS or _has_request(board, item):
-            continue
+    for item in items(board, folder or board.root):
         if item.state == "next":
             if clock.now() - item.since > STALE:
                 stale.append(item)
@@ -88,6 +86,12 @@ def waiting(board: Board, folder: str = "") -> Waiting:
     for item in sorted(needs, key=lambda one: (one.noun, one.priority, one.since, one.path, one.line)):
         groups.setdefault(item.noun, []).append(item)
     return Waiting(open_alerts(board), stale, exhausted, groups)
+
+
+def items(board: Board, path: str) -> list[Item]:
+    """What can be decided on in a file or below a folder, in order of the paths."""
+    found = (item for item in _items(board, path) if item.noun not in dispatch.BY_PERSONS)
+    return [item for item in found if not _has_request(board, item)]
 
 
 def again(board: Board, item: Item) -> Item | None:

@@ -113,9 +113,11 @@ def _scripted(call: Call, board: Board, folder: str, wanted: dict[str, list[str]
     """Do what the flags say, each item for itself; the first failure gives the exit code."""
     refuse_agents(board)
     actor, code = from_shell(), 0
-    reviewing.unpromoted(board, folder, actor)
-    found = reviewing.waiting(board, folder)
-    chosen = [(FLAGS[flag], item) for flag, files in wanted.items() for item in _named(call, board, found, flag, files)]
+    every: list[Item] = []
+    if call.args.all:
+        reviewing.unpromoted(board, folder, actor)
+        every = reviewing.waiting(board, folder).items()
+    chosen = [(FLAGS[flag], item) for flag, files in wanted.items() for item in _named(call, board, every, flag, files)]
     for decision, item in chosen:
         failed = _one(call, board, item, decision, actor, terms)
         code = code or failed
@@ -138,19 +140,19 @@ def _one(call: Call, board: Board, item: Item, decision: Decision, actor: Actor,
     return 0
 
 
-def _named(call: Call, board: Board, found: Waiting, flag: str, files: list[str]) -> list[Item]:
+def _named(call: Call, board: Board, every: list[Item], flag: str, files: list[str]) -> list[Item]:
     """The items that were named, each once."""
-    items = [item for name in files for item in _of(board, found.items(), name)]
+    items = [item for name in files for item in _of(board, name)]
     if call.args.all:
         of = "next" if flag == "back" else "needs"
         noun = call.args.all.removeprefix("#").removeprefix("needs-")
-        items += [item for item in found.items() if item.noun == noun and item.state == of]
+        items += [item for item in every if item.noun == noun and item.state == of]
     elif not files:
         raise Malformed(f"--{flag}: name files, or all of a skill with --all NOUN")
     return list({(item.path, item.noun, item.line): item for item in items}.values())
 
 
-def _of(board: Board, items: list[Item], given: str) -> list[Item]:
+def _of(board: Board, given: str) -> list[Item]:
     """What a person means by FILE, FILE:LINE or FILE#NOUN."""
     path, noun, line = given, "", 0
     if not Path(path).exists():
@@ -158,8 +160,13 @@ def _of(board: Board, items: list[Item], given: str) -> list[Item]:
     if not Path(path).exists():
         path, _, number = path.rpartition(":")
         line = int(number) if number.isascii() and number.isdecimal() else 0
-    _, real = board_of(path or given)
-    there = [item for item in items if item.path == board.name(real) and noun in {"", item.noun}]
+    found, real = board_of(path or given)
+    if found.root != board.root:
+        raise Malformed(f"{given}: it belongs to the board {found.root}; review it there")
+    if not Path(real).is_file():
+        raise NotFound(f"{given}: nothing waits there; `baton review --json` lists what does")
+    reviewing.unpromoted(board, real, from_shell())
+    there = [item for item in reviewing.items(board, real) if noun in {"", item.noun}]
     fits = [item for item in there if item.line == line] or ([] if line else there)
     if not fits:
         others = ", ".join(f"{item.name}#{item.noun}" for item in there[:5])
