@@ -276,3 +276,13 @@ def test_every_refusal_names_a_cure(place):
         with pytest.raises(BatonError) as found:
             act()
         assert "WORK.md" in str(found.value)
+
+
+def test_an_approval_in_a_log_of_ones_own_counts_nowhere_else(place, monkeypatch, tmp_path):
+    """What an agent can do that points baton at another state folder: the tag moves, and nothing starts by it."""
+    with monkeypatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(tmp_path / "forged"))
+        approve(move(place), ANA)
+        assert isinstance(stands(place), Approval)
+    assert b"#delegated-fix" in place.read_bytes()
+    assert stands(place) == "nobody approved it"
