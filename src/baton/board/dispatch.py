@@ -92,6 +92,12 @@ def read_routes(data: bytes, file: str = "TAGS.md") -> Routes:
     return routes
 
 
+def written(routes: Routes = DEFAULT) -> str:
+    """A table as it stands in TAGS.md."""
+    rows = (f"| `#delegated-{one.noun}` | `/{one.skill}` | {one.mode} | {one.priority:g} |" for one in routes.values())
+    return "\n".join([HEADER, "|---|---|---|---|", *rows])
+
+
 def way(mode: Mode, *, shows: bool, attached: bool) -> Way:
     """How a mode is done here: `shows` where a window can wait for a person, `attached` where one looks at it."""
     if mode == "async":

@@ -24,8 +24,8 @@ TRUSTED = "trusted"
 MOST = 2000  # files
 # What is asked about: files, and folders with all that is in them.
 FILES = (
-    "TAGS.md", "AGENTS.md", "CLAUDE.md", ".mcp.json", ".claude/settings.json", ".claude/settings.local.json",
-    "opencode.json",
+    "TAGS.md", "COMMANDS.md", "INVARIANTS.md", "AGENTS.md", "CLAUDE.md", ".mcp.json", ".claude/settings.json",
+    ".claude/settings.local.json", "opencode.json",
 )  # fmt: skip
 FOLDERS = (
     ".baton", ".directives", ".claude/.directives", ".claude/skills", ".claude/agents", ".claude/commands",
@@ -71,8 +71,8 @@ def changes(board: Board) -> list[Change]:
     return found
 
 
-def trust(board: Board, seen: Iterable[Change], actor: Actor) -> int:
-    """Trust what a person saw, those bytes and no others; the position of the record."""
+def trust(board: Board, seen: Iterable[Change], actor: Actor, why: str = "") -> int:
+    """Trust what a person saw, those bytes and no others, or what we wrote (`why`); the position of the record."""
     refuse_agents(board)
     manifest = _manifest(board)
     for change in seen:
@@ -81,7 +81,8 @@ def trust(board: Board, seen: Iterable[Change], actor: Actor) -> int:
         else:
             manifest[change.name] = _keep(board, change.after)
     digest = _keep(board, msgspec.json.encode(manifest))
-    return board.log.append(TRUSTED, "", "", by=actor.by, manifest=digest, files=len(manifest))
+    more = {"why": why} if why else {}
+    return board.log.append(TRUSTED, "", "", by=actor.by, manifest=digest, files=len(manifest), **more)
 
 
 def _there(board: Board) -> Iterator[tuple[str, bytes]]:

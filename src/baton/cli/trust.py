@@ -45,7 +45,7 @@ def trust(call: Call) -> int:
     if not call.args.yes:
         for one in found:
             call.screen.heading(f"{one.name} ({_what(one)})")
-            for line in _difference(one):
+            for line in difference(one.before, one.after):
                 call.screen.line(line, {"+": "good", "-": "bad"}.get(line[:1], ""))
         if not call.screen.ask(f"Trust these {len(found)} files as they are shown?"):
             raise Refused("nothing was trusted; say y when you are asked, or run it with --yes")
@@ -62,16 +62,15 @@ def _what(change: Change) -> str:
 
 def _lines(change: Change) -> int:
     """How many lines of it are to be looked at."""
-    return sum(line[:1] in {"+", "-"} for line in _difference(change))
+    return sum(line[:1] in {"+", "-"} for line in difference(change.before, change.after))
 
 
-def _difference(change: Change) -> Iterator[str]:
-    before, after = (
-        data.decode("utf-8", "replace").splitlines() if data else [] for data in (change.before, change.after)
-    )
-    lines = difflib.unified_diff(before, after, lineterm="", n=3)
+def difference(before: bytes | None, after: bytes | None) -> Iterator[str]:
+    """What is to be looked at, line by line."""
+    old, new = (data.decode("utf-8", "replace").splitlines() if data else [] for data in (before, after))
+    lines = difflib.unified_diff(old, new, lineterm="", n=3)
     yield from (line for number, line in enumerate(lines) if number > 1)
 
 
 def _document(change: Change) -> dict[str, object]:
-    return {"file": change.name, "change": _what(change), "difference": list(_difference(change))}
+    return {"file": change.name, "change": _what(change), "difference": list(difference(change.before, change.after))}

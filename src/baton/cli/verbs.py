@@ -20,6 +20,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "run": ("work", "run one workflow and print its answer"),
     },
     "Coordinate with tags in Markdown files": {
+        "init": ("init", "set a board up: pages and skills that teach agents its commands"),
         "tag add": ("tag", "put work on the list: #needs-X; or any other tag"),
         "tag swap": ("tag", "take work, or say that it is done; one of many wins"),
         "tag remove": ("tag", "take a tag away, or dismiss what nobody approved yet"),
