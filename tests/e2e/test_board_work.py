@@ -5,8 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from pathlib import Path
 
 from baton.board import approvals
 from baton.board.actor import Actor
@@ -172,44 +170,3 @@ def test_a_dead_worker_whose_response_is_there_has_done_its_work(plain):
     (done,) = map(json.loads, plain.baton("recover", "--json").splitlines())
     assert done["action"].startswith("completed")
     assert plain.tags(path) == "**Tags**: #done-implementation #P1"
-
-
-def test_the_daemon_waits_for_a_quiet_spell_and_starts_only_what_is_delegated(plain):
-    plain.item("staged", "implementation", "x", approve=False)
-    chosen = plain.item("chosen", "implementation", "x", approve=False)
-    plain.baton("tag", "swap", str(chosen), "#needs-implementation", "#next-implementation")
-    plain.daemon("--quiet", "2s")
-    time.sleep(1)
-    plain.item("one", "implementation", "easy")
-    time.sleep(1)
-    plain.item("two", "implementation", "easy")
-    seen = time.monotonic()
-    plain.until(lambda: plain.lines("begun"))
-    assert time.monotonic() - seen > 1.5
-    plain.until(lambda: len(plain.lines("effects")) == 2)
-    assert set(plain.lines("begun")) == {"sessions/one.md#implementation", "sessions/two.md#implementation"}
-    assert "#next-" in plain.tags(chosen)
-
-
-def test_the_daemon_keeps_nothing(plain):
-    plain.daemon()
-    paths = [plain.item(f"n{number}", "implementation", "easy") for number in range(3)]
-    state = Path(plain.environment["XDG_STATE_HOME"], "baton", "boards")
-    for _ in range(4):
-        plain.until(lambda: plain.daemons[-1].poll() is None)
-        time.sleep(0.4)
-        plain.daemons[-1].kill()
-        plain.daemons[-1].wait()
-        plain.daemon()
-    plain.until(lambda: all("#done-" in plain.tags(path) for path in paths))
-    assert sorted(plain.lines("effects")) == [f"sessions/n{number}.md#implementation" for number in range(3)]
-    (folder,) = state.iterdir()
-    assert {one.name for one in folder.iterdir()} <= {
-        "log.jsonl",
-        "heads",
-        "daemon.lock",
-        "windows",
-        "workers",
-        "trusted",
-        "find",
-    }
