@@ -193,3 +193,25 @@ def plain(tmp_path):
     made = Play(tmp_path, "plain")
     yield made
     made.close()
+
+
+# An agent that does a few lines of its own and says that it is done, unless they end it.
+STEPS = """\
+import os, subprocess, sys
+request, root = sys.argv[1], os.environ["BATON_ROOT"]
+noun = os.environ["BATON_CLAIM"].rpartition(":")[0].rpartition("#")[2]
+def note(name, text):
+    with open(os.path.join(root, name), "a") as file:
+        file.write(f"{text}\\n")
+def baton(*words):
+    return subprocess.call([sys.executable, "-m", "baton", *words])
+note("begun", os.path.basename(request))
+%s
+sys.exit(baton("tag", "swap", request, "#claimed-" + noun, "#done-" + noun))
+"""
+
+
+@pytest.fixture
+def agent(plain):
+    """Let the agents of the board do these lines."""
+    return lambda lines: (plain.root.parent / "agent.py").write_text(STEPS % lines)

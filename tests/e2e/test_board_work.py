@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 
 from baton.board import approvals
 from baton.board.actor import Actor
@@ -170,3 +171,25 @@ def test_a_dead_worker_whose_response_is_there_has_done_its_work(plain):
     (done,) = map(json.loads, plain.baton("recover", "--json").splitlines())
     assert done["action"].startswith("completed")
     assert plain.tags(path) == "**Tags**: #done-implementation #P1"
+
+
+def test_a_sign_of_life_is_written_only_where_progress_was_seen(plain, agent):
+    agent(
+        "import time\n"
+        "for number in range(15):\n"
+        "    time.sleep(0.5)\n"
+        '    if "CHATTY" in open(request).read():\n'
+        "        print(number, flush=True)"
+    )
+    paths = {words: plain.item(words.lower(), "implementation", words) for words in ("CHATTY", "QUIET")}
+    argv = [sys.executable, "-m", "baton", "run", "/implement"]
+    told = {"stderr": subprocess.DEVNULL, "env": plain.environment, "cwd": plain.root}
+    working = [subprocess.Popen([*argv, str(path), "--mode", "agent"], **told) for path in paths.values()]
+    seen = {words: set() for words in paths}
+    while any(one.poll() is None for one in working):
+        for file in (plain.root / "sessions").glob("*/.state.json"):
+            state = json.loads(file.read_bytes())
+            seen["CHATTY" if "CHATTY" in file.parent.name else "QUIET"] |= {state.get("heartbeat")} - {None}
+        time.sleep(0.1)
+    assert [one.wait() for one in working] == [0, 0]
+    assert (len(seen["CHATTY"]), len(seen["QUIET"])) == (2, 1)  # when it began, and after five seconds

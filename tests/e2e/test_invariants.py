@@ -11,27 +11,6 @@ import pytest
 from baton.board.dispatch import BY_PERSONS, DEFAULT
 from baton.cli import call
 
-# An agent that does a few lines of its own and says that it is done, unless they end it.
-AGENT = """\
-import os, subprocess, sys
-request, root = sys.argv[1], os.environ["BATON_ROOT"]
-noun = os.environ["BATON_CLAIM"].rpartition(":")[0].rpartition("#")[2]
-def note(name, text):
-    with open(os.path.join(root, name), "a") as file:
-        file.write(f"{text}\\n")
-def baton(*words):
-    return subprocess.call([sys.executable, "-m", "baton", *words])
-note("begun", os.path.basename(request))
-%s
-sys.exit(baton("tag", "swap", request, "#claimed-" + noun, "#done-" + noun))
-"""
-
-
-@pytest.fixture
-def agent(plain):
-    """Let the agents of the board do these lines."""
-    return lambda lines: (plain.root.parent / "agent.py").write_text(AGENT % lines)
-
 
 def events(plain, path, event):
     return [one for one in plain.log() if one["path"] == f"sessions/{path.name}" and one["event"] == event]

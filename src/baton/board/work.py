@@ -221,9 +221,13 @@ class Work:
                 self._tell(heartbeat=codec.to_time(clock.now()))
 
     def _progress(self) -> tuple[object, ...]:
-        """What changes while the program works: what it writes, and the files of its session and its request."""
+        """What changes while the program works: its request, and the files of its session but for what we write."""
         seen = []
-        for path in (self.folder, self.folder / AGENT_LOG, Path(self.task.path)):
+        try:
+            files_of = [one for one in self.folder.iterdir() if not one.name.startswith(sessions.FILE)]
+        except OSError:
+            files_of = []
+        for path in (Path(self.task.path), *sorted(files_of)):
             try:
                 found = path.stat()
             except OSError:
