@@ -1,8 +1,10 @@
 """The whole play on real files, processes and windows: tag, approve, start, kill anything, and all is done once."""
 
+import json
 import os
 import signal
 import time
+from pathlib import Path
 
 
 def test_everything_is_done_once_whatever_is_killed(play):
@@ -96,3 +98,39 @@ def test_a_repository_of_an_attacker_starts_nothing(play, tmp_path):
     assert outside.read_text() == "# x\n**Tags**: #delegated-fix\n"
     good = play.item("good", "implementation", "easy")  # and what a person approved still runs
     play.until(lambda: "#done-" in play.tags(good))
+
+
+def test_caps_hold_and_whoever_waits_is_told(plain):
+    first = plain.item("a", "implementation", "SLOW")
+    second = plain.item("b", "implementation", "easy")
+    third = plain.item("c", "fix", "easy")
+    plain.daemon("--max-agents", "3", "--cap", "/implement=1")
+    plain.until(lambda: "#done-" in plain.tags(third))
+    plain.until(lambda: "sessions/b.md#implementation: waits: " in plain.said())
+    plain.until(lambda: len(plain.lines("begun")) == 2)
+    assert set(plain.lines("begun")) == {"sessions/a.md#implementation", "sessions/c.md#fix"}
+    plain.baton("agents", "stop", "sessions/a.md")
+    plain.until(lambda: "#done-" in plain.tags(second))
+    assert "#needs-" in plain.tags(first)
+
+
+def test_who_works_is_listed_and_can_be_looked_at(play):
+    path = play.item("slow", "implementation", "SLOW")
+    play.daemon()
+    play.until(lambda: play.lines("begun"))
+    (listed,) = map(json.loads, play.baton("agents", "list", "--json").splitlines())
+    assert (listed["state"], listed["item"]) == ("working", "sessions/slow.md#implementation")
+    where = ("--socket", play.socket)
+    (shown,) = map(json.loads, play.baton("agents", "status", *where, "--json").splitlines())
+    assert shown["window"].startswith("agent-implementation-")
+    state = json.loads((play.root / shown["session"] / ".state.json").read_bytes())
+    assert (state["pid"], state["status"], state["phase"]) == (shown["pid"], "running", "working")
+    command = json.loads(play.baton("agents", "attach", shown["window"], *where, "--json"))["command"]
+    if play.windows == "tmux":
+        assert (command[0], play.socket in command) == ("tmux", True)
+    else:
+        assert Path(command[-1]).is_file()
+    play.baton("agents", "attach", "agent-of-nobody", *where, code=1)
+    play.baton("agents", "stop", str(path.relative_to(play.root)), *where)
+    play.until(lambda: "#needs-" in play.tags(path))
+    play.baton("agents", "list", code=1)  # nobody works, and there is no store

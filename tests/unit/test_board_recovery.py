@@ -112,3 +112,36 @@ def test_the_table_has_no_hole():
     assert set(WORKERS) == set(Worker)
     assert all(len(row) == len(COLUMNS) for row in [*TABLE.values(), *WORKERS.values()])
     assert verdict("claimed", "claimed") is Verdict.UNKNOWN
+
+
+def dead(board):
+    """A file with an item whose worker is gone."""
+    path = approved(board)
+    logged(board, "dead")
+    path.write_text(text("claimed"))
+    return path
+
+
+def test_a_worker_is_gone_only_at_the_second_look(board):
+    path = dead(board)
+    with clock.use(VirtualClock()) as now:
+        recovery = Recovery(board, rules_of(board))
+        for _ in range(2):
+            (found,) = recovery.treat(recovery.survey())
+            assert found.action == "a second look follows"
+            assert path.read_text() == text("claimed")
+            now.advance(APART / clock.SECOND / 2)
+        (found,) = recovery.treat(recovery.survey())
+        assert found.action == "back in the queue under its approval"
+
+
+def test_a_person_may_want_to_be_told_instead(board):
+    path = dead(board)
+    with clock.use(VirtualClock()) as now:
+        recovery = Recovery(board, rules_of(board, "alert"))
+        for _ in range(3):
+            found = recovery.treat(recovery.survey())
+            now.advance(APART / clock.SECOND)
+    assert [one.action for one in found] == ["a person is told (on_dead = alert)"]
+    assert path.read_text() == text("claimed")
+    assert len(alerts(board)) == 1

@@ -6,8 +6,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from baton import config
-from baton.cli import given
+from baton import clock, config
+from baton.cli import beside, given
+from baton.cli.audit_board import board_here
 from baton.cli.call import Call, argument, counting, seconds, verb
 from baton.cli.records import lasting
 from baton.cli.screen import Columns
@@ -103,10 +104,16 @@ def _skills(profile: Profile) -> str:
 
 @verb(examples=("baton agents list", "baton agents list --agents agents.toml"), columns=(AGENTS,))
 def agents_list(call: Call) -> int:
-    """List the registered agents, what they can do, how they are and how busy.
+    """List the registered agents, what they can do, how they are and how busy, and those that work on the board here.
 
     With --agents also what that file says: agents that are not registered yet, and what it takes from the others.
+    `baton agents status` says more of those on the board.
     """
+    board = board_here()
+    working = [] if board is None else beside.agents(board, clock.now())
+    if working and call.missing:
+        call.screen.table(AGENTS, [row for row, _ in working], (document for _, document in working))
+        return 0
     relay = call.relay()
     described = relay.described
     stored = {one.profile.agent_id: one for one in relay.store.agents()}
@@ -114,14 +121,14 @@ def agents_list(call: Call) -> int:
     found = [replace(one, profile=narrowed(one.profile, described.get(one.profile.agent_id))) for one in found]
     now = relay.store.now()
     rows = [_row(one, now, registered=one.profile.agent_id in stored) for one in found]
-    documents = (_document(one, registered=one.profile.agent_id in stored) for one in found)
-    call.screen.table(AGENTS, rows, documents)
+    documents = [_document(one, registered=one.profile.agent_id in stored) for one in found]
+    call.screen.table(AGENTS, rows + [row for row, _ in working], documents + [document for _, document in working])
     for one in found:
         if not one.available and one.health.since is not None:
             since = lasting((now - one.health.since) / 1e6)
             cure = f"; `baton agents reset {one.profile.agent_id}` once it is cured" if one.health.ill else ""
             call.screen.hint(f"{one.profile.agent_id} is {one.health.state} for {since}: {one.health.reason}{cure}")
-    if not found:
+    if not found and not working:
         call.screen.hint("no agent yet; `baton agents register NAME --capability …` adds one, so does a worker")
     return 0
 

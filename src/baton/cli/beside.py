@@ -1,4 +1,4 @@
-"""What of the board a person sees beside what the store has: its alerts, and how much waits there."""
+"""What of the board a person sees beside what the store has: its alerts, its agents, and how much waits there."""
 
 from __future__ import annotations
 
@@ -67,3 +67,19 @@ def waiting(board: Board, now: int) -> list[tuple[tuple[str, ...], dict[str, obj
             items_of = [{"item": item.name, "noun": item.noun, "title": item.title} for item in group]
             shown.append((row, {"kind": "review", "why": what, "items": items_of}))
     return shown
+
+
+def agents(board: Board, now: int) -> list[tuple[tuple[str, ...], dict[str, object]]]:
+    """The agents that work on the board, a row and a document for each."""
+    from baton.board.agents import places, seen
+
+    return [
+        (
+            (one.window or one.name, one.how, "1", lasting((now - one.since) / 1e6), f"/{one.skill}", one.name),
+            {
+                "agent_id": one.window or one.name, "state": one.how, "reason": one.evidence, "skill": one.skill,
+                "item": one.name, "since": to_time(one.since),
+            },
+        )
+        for one in seen(board, places(board))
+    ]  # fmt: skip
