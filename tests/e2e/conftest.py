@@ -84,10 +84,12 @@ class Play:
         (folder / "agent.py").write_text(AGENT)
         argv = json.dumps([sys.executable, str(folder / "agent.py"), "{request}"])
         (settings / "clis.toml").write_text(
-            f'default = "script"\n[programs.script]\ninteractive = {argv}\nheadless = {argv}\n'
+            f'default = "script"\n[programs.script]\nenvironment = ["PYTHONPATH"]\n'
+            f"interactive = {argv}\nheadless = {argv}\n"
         )
         self.environment = {
             "PATH": os.environ["PATH"],
+            "PYTHONPATH": os.environ.get("PYTHONPATH", ""),  # the baton that is tested, wherever it stands
             "HOME": str(folder),
             "XDG_STATE_HOME": str(folder / "state"),
             "XDG_CONFIG_HOME": str(folder / "config"),

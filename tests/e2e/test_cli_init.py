@@ -284,6 +284,7 @@ def test_the_worked_examples_run_as_they_are_written(root, tmp_path):
     for skill in ("engine", "baton"):
         assert shutil.which(skill, path=str(BIN))
     state = {"PATH": f"{BIN}:{os.environ['PATH']}", "HOME": str(tmp_path), "BATON_USER": "ana"}
+    state["PYTHONPATH"] = os.environ.get("PYTHONPATH", "")
     program = r"""
 engine init
 engine request new research "Market size" --in sessions/2026_02_06_PLAN
