@@ -66,10 +66,7 @@ def make(move: Move, actor: Actor) -> int:
         new = replaced(data, found, [f"{move.to}-{move.noun}"] if move.to else [])
         new = move.also(new) if move.also is not None else new
         _approved(move)
-        if move.to == "done" and move.seen < 0 and not move.forced:
-            from baton.board.answered import demand
-
-            demand(move.board, move.path, move.noun, data)
+        _answered(move, data)
         return new
 
     def events(_old: bytes, _new: bytes) -> list[Event]:
@@ -83,6 +80,14 @@ def make(move: Move, actor: Actor) -> int:
         return [(move.to or REMOVED, move.noun, fields)]
 
     return write(move.board, move.path, edit, events, actor)[0]
+
+
+def _answered(move: Move, data: bytes) -> None:
+    """A request is done when it has its response, unless somebody with the right to decided so."""
+    if move.to == "done" and move.seen < 0 and not move.forced:
+        from baton.board.answered import demand
+
+        demand(move.board, move.path, move.noun, data)
 
 
 def write(
