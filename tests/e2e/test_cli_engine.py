@@ -28,6 +28,7 @@ def env(tmp_path):
         "XDG_STATE_HOME": str(tmp_path / "state"),
         "HOME": str(tmp_path),
         "BATON_USER": "ana",
+        "PYTHONPATH": os.environ.get("PYTHONPATH", ""),
         "FILE": FILE,
         "REQUEST_FILE": "sessions/research/RESEARCH_REQUEST_MARKET_SIZE.md",
     }

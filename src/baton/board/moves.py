@@ -51,10 +51,7 @@ class Move:
 
 def make(move: Move, actor: Actor) -> int:
     """Make a move; the position of its record, which is the epoch where it claims."""
-    if move.origin == move.to:
-        raise Refused(f"{move.name}: #{move.origin}-{move.noun} stays what it is; name the state that it is to go to")
-    if not move.forced:
-        _legal(move)
+    _legal(move)
     _look(move)
 
     def edit(data: bytes) -> bytes:
@@ -162,7 +159,9 @@ def _standing(move: Move) -> Record | None:
 
 
 def _legal(move: Move) -> None:
-    if (move.origin, move.to) not in LEGAL:
+    if move.origin == move.to:
+        raise Refused(f"{move.name}: #{move.origin}-{move.noun} stays what it is; name the state that it is to go to")
+    if not move.forced and (move.origin, move.to) not in LEGAL:
         reason = refusal([f"{move.origin}-{move.noun}"], [f"{move.to}-{move.noun}"] if move.to else [])
         raise Refused(f"{move.name}: {reason}. A person may --force it")
 
