@@ -14,6 +14,7 @@ import pytest
 
 from baton import clock
 from baton.board import exchange, files
+from baton.cli import main
 from baton.errors import Conflict, Held, Malformed, NotFound, Refused, TooLarge
 from baton.testing.children import Child
 
@@ -226,3 +227,22 @@ def test_what_a_killed_process_left_is_swept(path):
     assert names(folder) == [
         ".a.md.baton-held", ".other", "a.md", "a.md.displaced-save", "gone.md.displaced-last"
     ]  # fmt: skip
+
+
+def test_recover_sweeps_the_board_and_names_what_it_keeps(path, monkeypatch, capsys):
+    folder = path.parent / "tree" / "deep"
+    (path.parent / "tree" / ".baton").mkdir(parents=True)
+    folder.mkdir()
+    (folder / "b.md").write_bytes(TEXT)
+    (folder / ".b.md.baton-tags").write_bytes(DONE)
+    (folder / ".b.md.baton-save").write_bytes(TEXT + b"more\n")
+    monkeypatch.chdir(path.parent / "tree")
+    monkeypatch.setenv("XDG_STATE_HOME", str(path.parent / "state"))
+    monkeypatch.setenv("BATON_USER", "ana")
+    assert main(["tag", "add", "deep/b.md", "#P0"]) == 0
+    with clock.use(Later()):
+        assert main(["recover", "--dry-run"]) == 0
+        assert len(names(folder)) == 3
+        assert main(["recover"]) == 0
+    assert names(folder) == ["b.md", "b.md.displaced-save"]
+    assert "b.md.displaced-save: left by a killed process" in capsys.readouterr().err

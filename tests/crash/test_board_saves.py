@@ -24,7 +24,7 @@ def without_exchange(path, edit):
 def test_no_save_is_lost(save, tmp_path):
     result = saves.saves(str(tmp_path), save, COUNT)
     assert result.saves == COUNT
-    assert result.changes > 5  # they met
+    assert result.changes > 0  # they met
     assert result.lost == 0
     assert result.kept <= result.reported
 
@@ -32,7 +32,7 @@ def test_no_save_is_lost(save, tmp_path):
 @pytest.mark.parametrize("save", [saves.in_place, saves.without_truncation])
 def test_no_save_in_place_is_lost_without_exchange(save, tmp_path):
     result = saves.saves(str(tmp_path), save, COUNT // 3, without_exchange)
-    assert result.changes > 5
+    assert result.changes > 0
     assert result.lost == 0
 
 

@@ -327,7 +327,11 @@ def sweep(folder: str) -> list[str]:
     What differs from its file only in tags says nothing that is not there. Anything else may be somebody's save.
     """
     kept = []
-    for name in sorted(os.listdir(folder)):
+    try:
+        names = sorted(os.listdir(folder))
+    except OSError:
+        return []  # it went away, or is not ours to read
+    for name in names:
         if name.startswith(".") and MARK in name:
             path = join(folder, name)
             try:

@@ -7,6 +7,7 @@ import time
 import msgspec
 
 from baton import clock
+from baton.board import files, tree
 from baton.board.evidence import Verdict, Worker
 from baton.board.recovery import APART, Recovery, rules_of
 from baton.board.root import Board
@@ -21,6 +22,7 @@ def recover_board(call: Call, board: Board, columns: Columns) -> None:
     recovery = Recovery(board, rules_of(board, call.args.on_dead))
     found = [one for one in recovery.survey() if one.verdict not in RESTING]
     if not call.args.dry_run:
+        _sweep(call, board)
         done = recovery.treat(recovery.survey())
         if any(one.worker is Worker.DEAD for one in done):
             time.sleep(APART / clock.SECOND)
@@ -31,3 +33,13 @@ def recover_board(call: Call, board: Board, columns: Columns) -> None:
     call.screen.table(columns, rows, map(msgspec.structs.asdict, found))
     if not found:
         call.screen.hint("no tagged work is stuck")
+
+
+def _sweep(call: Call, board: Board) -> None:
+    """Clear the board of what killed processes left, and name what was kept."""
+    folders = [board.root]
+    while folders:
+        folder = folders.pop()
+        folders += tree.look_into(folder)[1]
+        for kept in files.sweep(folder):
+            call.screen.notice(f"{kept}: left by a killed process, and not what the file says; is it somebody's save?")
