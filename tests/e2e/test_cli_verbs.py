@@ -1095,3 +1095,8 @@ def test_nobody_stands_above_a_person(sent, baton):
     handoff = sent(to="human")
     code, _, err = baton("handoff", "return", handoff["id"], "--escalate", "not me")
     assert (code, "nobody stands above a person" in err) == (2, True)
+
+
+def test_options_may_stand_between_the_words(baton):
+    code, _, err = baton("run", "/implement", "--mode", "agent", "nowhere.md")
+    assert (code, "nowhere.md" in err, "unrecognized" in err) == (1, True, False)

@@ -175,7 +175,7 @@ def run(name: str, words: list[str]) -> int:
     call = None
     try:
         found = load(name)
-        call = Call(parser(name).parse_args(words))
+        call = Call(parser(name).parse_intermixed_args(words))
         return found.run(call)
     except BatonError as error:
         said = in_store(str(error), call.screen.store if call else "")
