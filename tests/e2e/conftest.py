@@ -142,7 +142,7 @@ class Play:
     def tags(self, path):
         return path.read_text().split("\n")[1]
 
-    def until(self, what, seconds=60):
+    def until(self, what, seconds=40):
         ends = time.monotonic() + seconds
         while not what():
             assert time.monotonic() < ends, self.said()
