@@ -193,3 +193,57 @@ def test_a_sign_of_life_is_written_only_where_progress_was_seen(plain, agent):
         time.sleep(0.1)
     assert [one.wait() for one in working] == [0, 0]
     assert (len(seen["CHATTY"]), len(seen["QUIET"])) == (2, 1)  # when it began, and after five seconds
+
+
+def killed(plain, name):
+    """An item whose worker was killed with all that it started."""
+    path = plain.item(name, "implementation", "SLOW")
+    argv = [sys.executable, "-P", "-m", "baton", "run", "/implement", str(path), "--mode", "agent"]
+    with subprocess.Popen(argv, cwd=plain.root, env=plain.environment, stderr=subprocess.DEVNULL) as wrapper:
+        plain.until(lambda: [one for one in plain.processes() if one[1].startswith("sleep")])
+        wrapper.kill()
+    for pid, _ in plain.processes():
+        os.kill(pid, signal.SIGKILL)
+    plain.until(lambda: not plain.processes())
+    return path
+
+
+def test_what_cannot_be_put_right_stops_nobody_else(plain):
+    stuck, read_only = killed(plain, "stuck"), killed(plain, "read-only")
+    os.link(stuck, plain.root / "second name")
+    read_only.chmod(0o444)
+    before = stuck.read_bytes(), read_only.read_bytes()
+    rows = {one["path"]: one["action"] for one in map(json.loads, plain.baton("recover", "--json").splitlines())}
+    assert "hard links" in rows["sessions/stuck.md"]
+    assert "read-only" in rows["sessions/read-only.md"]
+    daemon = plain.daemon()
+    good = plain.item("good", "implementation", "easy")
+    plain.until(lambda: "#done-" in plain.tags(good) and "left alone" in plain.said())
+    time.sleep(3)
+    assert daemon.poll() is None
+    assert (stuck.read_bytes(), read_only.read_bytes()) == before
+    told = [one["path"] for one in plain.log() if one["event"] == "alert"]
+    assert sorted(told) == ["sessions/read-only.md", "sessions/stuck.md"]  # a person is told, once of each
+    (plain.root / "second name").unlink()
+    plain.until(lambda: "## Recovery" in stuck.read_text())
+
+
+def test_a_request_that_its_agent_removes_is_no_crash(plain):
+    (plain.root.parent / "agent.py").write_text("import os, sys; os.unlink(sys.argv[1])")
+    ended = run(plain, plain.item("one", "implementation", "x"), code=1)
+    assert (ended["status"], ended["exit"]) == ("failed", 0)
+    state = json.loads((plain.root / ended["session"] / ".state.json").read_bytes())
+    assert (state["phase"], state["status"]) == ("ended", "failed")
+    (done,) = map(json.loads, plain.baton("recover", "--json").splitlines() or ["{}"])
+    assert done == {}
+
+
+def test_a_dead_worker_that_waits_for_a_person_keeps_nobody_from_working(plain):
+    dead = killed(plain, "dead")
+    text = dead.read_text().replace("#P1", "#P0")  # while it lives, nothing lower starts beside it
+    dead.write_text(text)
+    plain.daemon("--on-dead", "alert", "--max-agents", "1")
+    good = plain.item("good", "implementation", "easy", "P2")
+    plain.until(lambda: "#done-" in plain.tags(good))
+    assert dead.read_text() == text
+    assert "on_dead = alert" in plain.said()

@@ -197,7 +197,7 @@ class Daemon:
     def _running(self, busy: set[tuple[str, str]]) -> list[Running]:
         """Who works: those who claimed, and windows in which somebody is about to."""
         running = [
-            Running(item.path, item.noun, item.weight, LIVES[finding.worker])
+            Running(item.path, item.noun, item.weight, self._life(finding, finding.worker))
             for item in self.items.within("claimed")
             for finding in self.recovery.of(item.path, item.noun)
             if finding.worker is not None
@@ -205,6 +205,10 @@ class Daemon:
         known = {(one.path, one.noun) for one in running}
         weights = {(item.path, item.noun): item.weight for item in self._waiting}
         return running + [Running(*one, weight=weights.get(one, 2)) for one in sorted(busy - known)]
+
+    def _life(self, finding: Finding, worker: Worker) -> Life:
+        """A certainly dead worker is in nobody's way, also where its item stays claimed until a person comes."""
+        return "dead" if worker is Worker.DEAD and self.recovery.is_certain(finding) else LIVES[worker]
 
     def _start(self, item: Candidate, route: Route) -> None:
         how = way(route.mode, shows=self.places.windows.shows, attached=self.places.windows.attached())

@@ -22,7 +22,7 @@ from baton.board.evidence import Verdict, Worker, verdict
 from baton.board.items import documents
 from baton.board.moves import STATES, Move, make, standing
 from baton.board.tags import Text, state_of
-from baton.errors import BatonError, Conflict, safe
+from baton.errors import BatonError, Conflict, Malformed, NotFound, Refused, safe
 from baton.protocol import codec
 from baton.stores import holder
 
@@ -142,18 +142,22 @@ class Recovery:
 
     def treat(self, findings: list[Finding]) -> list[Finding]:
         """Do what each finding asks for; those that were not at rest, with what was done."""
-        now, done = round(clock.monotonic() * clock.SECOND), []
+        done = []
         known, self._dead = self._dead, {}
         for found in findings:
-            if found.worker is Worker.DEAD:
+            if found.verdict in {Verdict.DEAD, Verdict.RELEASE}:
                 key = (found.path, found.noun, found.seen)
-                self._dead[key] = known.get(key, now)
-                if now - self._dead[key] < APART:
+                self._dead[key] = known.get(key, _now())
+                if not self.is_certain(found):
                     done.append(msgspec.structs.replace(found, action="a second look follows"))
                     continue
             if action := self.settle(found):
                 done.append(msgspec.structs.replace(found, action=action))
         return done
+
+    def is_certain(self, found: Finding) -> bool:
+        """Whether the second look is over that finds this claim and no worker."""
+        return self._dead.get((found.path, found.noun, found.seen), _now()) <= _now() - APART
 
     def _documents(self, folder: str) -> Iterator[tuple[str, bytes]]:
         for path in documents(folder or self.board.root):
@@ -242,6 +246,9 @@ class Recovery:
                 return "back on the list for a person"
         except Conflict as moved:
             return f"left alone: {moved}"
+        except (NotFound, Refused, Malformed) as fault:  # it may not hold up the others
+            self.rules.alert(found)
+            return f"left alone, and a person is told: {fault}"
         if found.verdict in TOLD:
             self.rules.alert(found)
             return "a person is told"
@@ -306,6 +313,10 @@ class Recovery:
 
         files.change(self.board.path(found.path), note)
         return f"released: it is #{found.tag}-{found.noun} again"
+
+
+def _now() -> int:
+    return round(clock.monotonic() * clock.SECOND)
 
 
 def recovery_section(found: Finding, action: str) -> list[str]:

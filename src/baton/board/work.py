@@ -30,7 +30,7 @@ from baton.board.root import Board
 from baton.board.sessions import SessionState
 from baton.board.subreaper import adopt_orphans
 from baton.board.tags import Text
-from baton.errors import Refused
+from baton.errors import BatonError, Refused
 from baton.protocol import codec
 from baton.stores import holder
 
@@ -262,10 +262,14 @@ class Work:
                 ended, reason=f"it is {event}", status="completed" if event == "done" else "stopped"
             )
         reason = fault or f"{task.program.name} ended with {code}, and the item was not done"
+        try:
+            data = files.read(task.path)
+        except BatonError:
+            data = b""  # it is gone; what is done about it says so
         found = Finding(
             path=task.name, noun=task.noun, verdict=Verdict.DEAD, reason=reason, tag="claimed", logged="claimed",
             seen=self.epoch, worker=Worker.DEAD, session=self.session,
-            attempts=Recovery(task.board, task.rules).attempts(task.name, task.noun, files.read(task.path)),
+            attempts=Recovery(task.board, task.rules).attempts(task.name, task.noun, data),
         )  # fmt: skip
         action = Recovery(task.board, task.rules).settle(found)
         status: sessions.Status = (
