@@ -247,3 +247,29 @@ def test_a_dead_worker_that_waits_for_a_person_keeps_nobody_from_working(plain):
     plain.until(lambda: "#done-" in plain.tags(good))
     assert dead.read_text() == text
     assert "on_dead = alert" in plain.said()
+
+
+DAEMONISES = """
+import os, subprocess, sys
+request, noun = sys.argv[1], os.environ["BATON_CLAIM"].rpartition(":")[0].rpartition("#")[2]
+if not os.fork():
+    os.setsid()
+    if not os.fork():
+        home = "HOME=" + os.environ["HOME"]
+        os.execvp("env", ["env", "-i", home, sys.executable, "-c", "import signal, time; "
+            "signal.signal(signal.SIGTERM, signal.SIG_IGN); open('daemonised', 'w'); time.sleep(1000)"])
+    os._exit(0)
+os.wait()
+while not os.path.exists("daemonised"):
+    pass
+swap = [sys.executable, "-P", "-m", "baton", "tag", "swap", request, "#claimed-" + noun, "#done-" + noun]
+sys.exit(subprocess.call(swap))
+"""
+
+
+def test_what_an_agent_daemonised_ends_with_it(plain):
+    (plain.root.parent / "agent.py").write_text(DAEMONISES)
+    ended = run(plain, plain.item("one", "implementation", "x"))
+    assert ended["status"] == "completed"
+    assert (plain.root / "daemonised").exists()
+    assert plain.processes() == []

@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -42,9 +42,11 @@ def table() -> dict[int, Process]:
 class Family:
     """A process, those of its session, and all that came from them; who was once seen belongs to it for good."""
 
-    def __init__(self, pid: int, began: str) -> None:
+    def __init__(self, pid: int, began: str, others: Iterable[Process] | None = None) -> None:
+        """`others` are the children that this process had before: it adopts orphans, so all newer ones belong to it."""
         self.pid, self.began = pid, began
         self.known: dict[int, str] = {}
+        self.others = None if others is None else {(one.pid, one.started) for one in others}
 
     def living(self) -> list[Process]:
         """Those of the family that live, this process left out."""
@@ -54,6 +56,8 @@ class Family:
         if first is None or first.started == self.began:
             # A number is not given again while a session has it, so without the first one it still is his session.
             found |= {one.pid for one in rows.values() if self.pid in {one.pid, one.session, one.group}}
+        if self.others is not None:
+            found |= {one.pid for one in _children(rows) if (one.pid, one.started) not in self.others}
         children: dict[int, list[int]] = {}
         for one in rows.values():
             children.setdefault(one.parent, []).append(one.pid)
@@ -67,9 +71,14 @@ class Family:
         return [rows[pid] for pid in sorted(found)]
 
 
-def end(pid: int, began: str, grace: float) -> list[Process]:
+def children() -> list[Process]:
+    """The living children of this process."""
+    return _children(table())
+
+
+def end(pid: int, began: str, grace: float, others: Iterable[Process] | None = None) -> list[Process]:
     """SIGTERM to a process and its family, after `grace` seconds SIGKILL; who is still there after that."""
-    family, told = Family(pid, began), set[tuple[int, str]]()
+    family, told = Family(pid, began, others), set[tuple[int, str]]()
     kill_from = clock.monotonic() + grace
     while living := family.living():
         now = clock.monotonic()
@@ -84,6 +93,10 @@ def end(pid: int, began: str, grace: float) -> list[Process]:
             told |= {(one.pid, one.started) for one in new}
         time.sleep(POLL)
     return living
+
+
+def _children(rows: Mapping[int, Process]) -> list[Process]:
+    return [one for one in rows.values() if one.parent == os.getpid()]
 
 
 def _send(processes: Iterable[Process], number: signal.Signals) -> None:

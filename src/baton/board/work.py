@@ -78,6 +78,7 @@ class Work:
         self.folder = Path()
         self.epoch = 0
         self._stopped = 0
+        self._others: list[processes.Process] | None = None  # children of this process that it had before
         self._state: SessionState | None = None
 
     def run(self, say: Callable[[str], object] = lambda _text: None) -> Outcome:
@@ -133,7 +134,7 @@ class Work:
     # --- watch ----------------------------------------------------------------------------------------
 
     def _supervise(self, lock: int) -> Outcome:
-        adopt_orphans()
+        self._others = processes.children() if adopt_orphans() else None
         before = {one: signal.signal(one, self.stop) for one in (signal.SIGTERM, signal.SIGHUP)}
         # In a window a person interrupts the program with Ctrl-C, which this process behind it hears, too.
         shown = self.task.mode == "interactive"
@@ -166,7 +167,7 @@ class Work:
         try:
             return self._until_end(child)
         finally:
-            processes.end(child.pid, began, GRACE)
+            processes.end(child.pid, began, GRACE, self._others)
             child.wait()
             _reap()
 
