@@ -273,3 +273,15 @@ def test_what_an_agent_daemonised_ends_with_it(plain):
     assert ended["status"] == "completed"
     assert (plain.root / "daemonised").exists()
     assert plain.processes() == []
+
+
+def test_a_name_that_is_no_text_is_one_of_a_file(plain):
+    path = Path(os.fsdecode(os.fsencode(plain.root / "sessions") + b"/\xff\n-\x1b[31m '$(id)'.md"))
+    path.write_text("# x\n**Tags**: #needs-implementation #P1\n\neasy\n")
+    plain.baton("review", "--approve", str(path))
+    (plain.root.parent / "agent.py").write_text(
+        "import subprocess, sys; n = 'implementation'; sys.exit(subprocess.call([sys.executable, '-P', '-m', 'baton', "
+        "'tag', 'swap', sys.argv[1], f'#claimed-{n}', f'#done-{n}']))"
+    )
+    assert run(plain, path)["status"] == "completed"
+    assert "#done-" in plain.tags(path)
