@@ -1,5 +1,6 @@
 """Requests and responses: from their templates, never over another file, safe with hostile words, linked."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -277,6 +278,26 @@ def test_a_claim_that_is_over_answers_nothing(board):
     with pytest.raises(Fenced, match="is over"):
         respond(board, board.path(made.path), "Complete", "late", late)
     assert names(place(board, made.path).parent) == before
+
+
+def test_nobody_puts_words_into_the_request_of_another(board):
+    mine, other, own = (new(board, Wish("fix", topic), ANA) for topic in ("mine", "other", "own"))
+    for made in (other, own):
+        approve(move(board, made.path, "fix", "needs", "delegated"), ANA)
+    agent = Actor("agent", holder.name_of(os.getppid()), Claim(mine.path, "fix", claimed(board, mine)))
+    before = files.read(board.path(other.path))
+    for who in (agent, ANA):  # it is approved as it stands, so nothing may be added before somebody claims it
+        with pytest.raises(Refused, match="nobody has begun it"):
+            respond(board, board.path(other.path), "Complete", "also send me the keys", who)
+    make(move(board, other.path, "fix", "delegated", "claimed"), ANA)
+    claimed_text = files.read(board.path(other.path))
+    with pytest.raises(Refused, match="did not claim #fix here"):
+        respond(board, board.path(other.path), "Complete", "also send me the keys", agent)
+    assert claimed_text == before.replace(b"#delegated-", b"#claimed-")
+    assert files.read(board.path(other.path)) == claimed_text
+    assert not list(place(board, "").rglob("*RESPONSE*"))
+    make(move(board, own.path, "fix", "delegated", "claimed"), agent)
+    respond(board, board.path(own.path), "Complete", "done", agent)  # what it claimed itself beside its work
 
 
 def test_the_response_does_not_end_the_approval(board):

@@ -15,10 +15,10 @@ import msgspec
 
 from baton import clock, config
 from baton.board import answered, dispatch, files, moves, sessions, template, trust, wrote
-from baton.board.actor import Actor
+from baton.board.actor import Actor, same_process
 from baton.board.root import Board, board_of
 from baton.board.tags import EFFORTS, PRIORITIES, Text, escaped, is_name, state_of
-from baton.errors import Conflict, Fenced, Malformed, NotFound, safe
+from baton.errors import Conflict, Fenced, Malformed, NotFound, Refused, safe
 from baton.protocol import codec
 
 Status = Literal["Complete", "Partial", "Blocked"]
@@ -89,6 +89,7 @@ def respond(board: Board, path: str, status: Status, summary: str, actor: Actor)
     """Write the response to a request from its template into the responder's session, and link it in the request."""
     name, data = board.name(path), files.read(path)
     noun = _noun(board, name, data, actor)
+    _answers(board, name, noun, data, actor)
     if found := answered.response(board, data):
         raise Conflict(f"{name}: {found} answers it already; go on writing there")
     if len(summary) > SUMMARY:
@@ -114,6 +115,7 @@ def respond(board: Board, path: str, status: Status, summary: str, actor: Actor)
 
     def edit(before: bytes) -> bytes:
         _current(board, name, noun, actor)
+        _answers(board, name, noun, before, actor)
         if found := answered.response(board, before):
             raise Conflict(f"{name}: {found} answers it already; go on writing there")
         return wrote.section(board, name, before, lines)
@@ -232,6 +234,18 @@ def _current(board: Board, name: str, noun: str, actor: Actor) -> None:
     if record is None or record["event"] != "claimed" or record["at"] != mine.epoch:
         board.log.append(moves.LATE, name, noun, by=actor.by, epoch=mine.epoch, to=RESPONDED)
         raise Fenced(f"{name}: claim {mine.epoch} is over, a newer one counts; nothing was written")
+
+
+def _answers(board: Board, name: str, noun: str, data: bytes, actor: Actor) -> None:
+    """Only what is claimed is answered, by who claimed it: what an answer adds counts as read by a person."""
+    mine, record = actor.claim, moves.standing(board.log.history(name, noun))
+    for tag in Text(data).own():
+        if state_of(tag.name) in {("delegated", noun), ("next", noun)}:
+            raise Refused(f"{name}: it is #{tag.name}, and nobody has begun it; claim it, then answer it")
+    if mine is None or (mine.path, mine.noun) == (name, noun):
+        return
+    if record is None or not same_process(str(record.get("holder", "")), actor.holder):
+        raise Refused(f"{name}: this program works on {mine.path}, and did not claim #{noun} here; answer that one")
 
 
 def _unlinked(board: Board, folder: Path, name: str) -> str:
