@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 from baton.board import approvals
 from baton.board.actor import Actor

@@ -281,7 +281,11 @@ def test_words_on_the_tags_line_are_part_of_the_text_and_tags_come_and_go_betwee
     said = wrote.digest(board, "WORK.md", data)
     assert said != wrote.digest(board, "WORK.md", TEXT)
     assert said != wrote.digest(board, "WORK.md", data.replace(b"soon", b"now"))
-    for same in (replaced(data, Text(data).own(), []), added(data, "later"), data.replace(b"#needs-fix", b"#delegated-fix")):
+    for same in (
+        replaced(data, Text(data).own(), []),
+        added(data, "later"),
+        data.replace(b"#needs-fix", b"#delegated-fix"),
+    ):
         assert wrote.digest(board, "WORK.md", same) == said
 
 
