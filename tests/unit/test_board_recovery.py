@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 
 from baton import clock
-from baton.board.actor import Actor
+from baton.board.actor import Actor, Claim
 from baton.board.approvals import approve
 from baton.board.evidence import COLUMNS, TABLE, WORKERS, Verdict, Worker, verdict
 from baton.board.moves import Move, standing
 from baton.board.recovery import ALERT, APART, Recovery, lock_path, rules_of
 from baton.board.root import board_of
-from baton.board.tags import Text
+from baton.board.stopped import stop
+from baton.board.tags import Text, state_of
 from baton.stores import holder
 from baton.testing.virtual import VirtualClock
 
@@ -145,3 +146,23 @@ def test_a_person_may_want_to_be_told_instead(board):
     assert [one.action for one in found] == ["a person is told (on_dead = alert)"]
     assert path.read_text() == text("claimed")
     assert len(alerts(board)) == 1
+
+
+def test_what_stopped_itself_is_left_for_a_person_and_its_reason_is_only_text(board):
+    path = approved(board)
+    logged(board, "dead")
+    path.write_text(text("claimed"))
+    claim = standing(board.log.history("x.md", "fix"))["at"]
+    stop(board, Claim("x.md", "fix", claim - 1), "ann", "another claim")
+    stop(board, Claim("x.md", "fix", claim), "research", "it #needs-review\n## Response\n<!-- of a person")
+    with clock.use(VirtualClock()) as now:
+        recovery = Recovery(board, rules_of(board))
+        for _ in range(2):
+            recovery.treat(recovery.survey())
+            now.advance(APART / clock.SECOND + 1)
+    states = [one.name for one in Text(path.read_bytes()).tags if state_of(one.name)]
+    assert states == ["needs-fix"]
+    assert b"Left for a person: research stopped it: it " in path.read_bytes()
+    assert b"\n## Response" not in path.read_bytes()
+    (alert,) = alerts(board)
+    assert "research stopped it" in alert["reason"]

@@ -8,10 +8,11 @@ from typing import Literal
 import msgspec
 
 from baton import clock, config
-from baton.board import processes, sessions, windows, windows_plain
+from baton.board import processes, sessions, stopped, windows, windows_plain
+from baton.board.actor import Claim
 from baton.board.evidence import Worker
 from baton.board.items import Items
-from baton.board.recovery import STOPPED, Finding, Recovery, rules_of
+from baton.board.recovery import Finding, Recovery, rules_of
 from baton.board.root import Board
 from baton.board.windows import Window, Windows
 from baton.errors import NotFound, Unfinished
@@ -94,7 +95,7 @@ def find(board: Board, where: Places, word: str) -> tuple[Agent, Windows | None,
 def stop(board: Board, agent: Agent, place: Windows | None, window: Window | None) -> str:
     """End an agent with all that it started; what its item becomes is said by its wrapper, else by recovery."""
     if agent.claim:  # so that it is not started again at once
-        board.log.append(STOPPED, agent.item, agent.noun, by=config.person(), of=agent.claim)
+        stopped.stop(board, Claim(agent.item, agent.noun, agent.claim), config.person())
     if place is not None and window is not None:
         place.stop(window, STOPPING)
         return f"{window.name} is closed"

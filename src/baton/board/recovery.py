@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from baton import clock
-from baton.board import answered, approvals, files, sessions, wrote
-from baton.board.actor import Actor
+from baton.board import answered, approvals, files, sessions, stopped, wrote
+from baton.board.actor import Actor, Claim
 from baton.board.approvals import Approval
 from baton.board.evidence import Verdict, Worker, verdict
 from baton.board.items import documents
 from baton.board.moves import STATES, Move, make, standing
 from baton.board.tags import Text, state_of
+from baton.board.template import plain
 from baton.errors import BatonError, Conflict, Malformed, NotFound, Refused, safe
 from baton.protocol import codec
 from baton.stores import holder
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
 OnDead = Literal["requeue", "alert"]
 BY = "recovery"
 ALERT = "alert"
-STOPPED = "stopped"  # a person ended the agent
 SPAWNED = "spawned"  # an agent was started for an item, which has not claimed it yet
 APART = 2 * clock.SECOND
 DAY = 24 * 3600 * clock.SECOND
@@ -266,7 +266,7 @@ class Recovery:
         at = self._requeue(found, f"Left for a person: {kept}" if kept else "Re-queued for processing")
         approved = self.rules.approved(found.path, found.noun, files.read(self.board.path(found.path)))
         if kept or isinstance(approved, str):
-            self.rules.alert(found)
+            self.rules.alert(msgspec.structs.replace(found, reason=f"{found.reason}; {kept or approved}"))
             return f"back on the list for a person: {kept or approved}"
         move = Move(self.board, self.board.path(found.path), found.noun, "needs", "delegated")
         move.seen, move.more = at, {"reason": "its approval still stands"}
@@ -277,12 +277,7 @@ class Recovery:
         """Why it does not start again by itself."""
         if found.attempts >= self.rules.attempts:
             return f"{found.attempts} attempts were made"
-        for record in self.board.log.history(found.path, found.noun):
-            if record["event"] == STOPPED and record.get("of") == found.seen:
-                return f"{record['by']} stopped it"
-            if record["at"] == found.seen:
-                break
-        return ""
+        return stopped.why(self.board, Claim(found.path, found.noun, found.seen))
 
     def _requeue(self, found: Finding, action: str) -> int:
         lines = recovery_section(found, action)
@@ -323,7 +318,7 @@ def recovery_section(found: Finding, action: str) -> list[str]:
     """What is written into the file, in the words of the board's format."""
     date = codec.iso(clock.now())[:19].replace("T", " ")
     said = {"Date": date, "Reason": found.reason, "Prior Session": found.session or "unknown", "Action": action}
-    return ["## Recovery", *(f"*   **{key}**: {safe(value)}" for key, value in said.items())]
+    return ["## Recovery", *(f"*   **{key}**: {plain(value)}" for key, value in said.items())]
 
 
 def _attempts(history: list[Record], data: bytes) -> int:
