@@ -43,6 +43,11 @@ def provider_model(name: str, usual: str) -> str:
     return os.environ.get(f"BATON_{name.upper()}_MODEL") or usual
 
 
+def research_provider() -> str:
+    """Which provider does research where nobody names one: BATON_RESEARCH, else gemini."""
+    return os.environ.get("BATON_RESEARCH") or "gemini"
+
+
 def read_file(path: str | Path) -> bytes:
     """A settings file; only a regular one of a sensible size."""
     try:

@@ -98,6 +98,18 @@ class Play:
         }
         self.daemons = []
 
+    def program(self, name, argv):
+        """Another row of programs."""
+        with (self.root.parent / "config" / "baton" / "clis.toml").open("a") as file:
+            file.write(f"[programs.{name}]\nheadless = {json.dumps(argv)}\n")
+            file.write('environment = ["GEMINI_*", "OPENAI_*", "BATON_*", "PYTHONPATH"]\n')
+
+    def tmux(self, *words):
+        done = subprocess.run(
+            ["tmux", "-L", self.socket, *words], env=self.environment, capture_output=True, text=True, check=False
+        )
+        return done.stdout
+
     def baton(self, *words, code=0):
         done = subprocess.run(
             [sys.executable, "-P", "-m", "baton", *words],
@@ -117,6 +129,7 @@ class Play:
         where = ["--windows", self.windows, "--socket", self.socket]
         argv = [
             sys.executable,
+            "-P",
             "-m",
             "baton",
             "run",
@@ -181,20 +194,31 @@ class Play:
 WINDOWS = ["plain", pytest.param("tmux", marks=pytest.mark.proof("tmux"))]
 
 
+@pytest.fixture
+def board_play(tmp_path):
+    """Make a board, in the kind of windows that is named."""
+    made = []
+
+    def make(windows):
+        assert windows == "plain" or shutil.which("tmux")
+        made.append(Play(tmp_path, windows))
+        return made[-1]
+
+    yield make
+    for play in made:
+        play.close()
+
+
 @pytest.fixture(params=WINDOWS)
-def play(request, tmp_path):
-    assert request.param == "plain" or shutil.which("tmux")
-    made = Play(tmp_path, request.param)
-    yield made
-    made.close()
+def play(request, board_play):
+    """A board in each kind of windows."""
+    return board_play(request.param)
 
 
 @pytest.fixture
-def plain(tmp_path):
+def plain(board_play):
     """The same, in plain processes alone."""
-    made = Play(tmp_path, "plain")
-    yield made
-    made.close()
+    return board_play("plain")
 
 
 # An agent that does a few lines of its own and says that it is done, unless they end it.

@@ -2,9 +2,13 @@
 
 import json
 import os
+import shutil
 import signal
+import sys
 import time
 from pathlib import Path
+
+import pytest
 
 
 def test_everything_is_done_once_whatever_is_killed(play):
@@ -134,3 +138,45 @@ def test_who_works_is_listed_and_can_be_looked_at(play):
     play.baton("agents", "stop", str(path.relative_to(play.root)), *where)
     play.until(lambda: "#needs-" in play.tags(path))
     play.baton("agents", "list", code=1)  # nobody works, and there is no store
+
+
+def test_what_needs_a_window_is_told_of_once_where_there_is_none(board_play):
+    play = board_play("plain")
+    path = play.item("tidy", "chores", "easy")
+    play.daemon()
+    play.until(lambda: [one for one in play.log() if one["event"] == "alert"])
+    play.until(lambda: "waits: it has to wait for a person in a window" in play.said())
+    time.sleep(3)
+    (alert,) = [one for one in play.log() if one["event"] == "alert"]
+    assert (alert["path"], "there is no tmux" in alert["reason"]) == ("sessions/tidy.md", True)
+    assert "#delegated-chores" in play.tags(path)
+    assert play.lines("begun") == []
+
+
+TABLE = """# T
+## §TAG_DISPATCH
+| Tag | Skill | Mode | Priority |
+|---|---|---|---|
+| `#delegated-survey` | `/survey` | async | 1 |
+| `#delegated-fix` | `/mend` | agent | 2 |
+"""
+
+
+@pytest.mark.proof("tmux")
+def test_the_table_says_how_each_tag_is_started(board_play):
+    assert shutil.which("tmux")
+    play = board_play("tmux")
+    play.program("research", [sys.executable, str(play.root.parent / "agent.py"), "{request}"])
+    (play.root / "TAGS.md").write_text(TABLE)
+    play.baton("trust", "--yes")
+    paths = [play.item(noun, noun, "easy") for noun in ("survey", "fix", "implementation")]
+    play.daemon()
+    play.until(lambda: all("#done-" in play.tags(path) for path in paths[:2]))
+    play.until(lambda: "waits: §TAG_DISPATCH has no row" in play.said())
+    assert "#delegated-implementation" in play.tags(paths[2])  # no row of this table, which replaces all others
+    started = {one["noun"]: (one["skill"], one["mode"]) for one in play.log() if one["event"] == "spawned"}
+    assert started == {"survey": ("survey", "async"), "fix": ("mend", "agent")}
+    programs = {one["noun"]: one["program"] for one in play.log() if one["event"] == "claimed"}
+    assert programs == {"survey": "research", "fix": "script"}
+    windows = play.tmux("list-windows", "-a")
+    assert ("agent-fix" in windows, "agent-survey" in windows) == (True, False)

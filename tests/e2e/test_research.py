@@ -56,6 +56,9 @@ class FileRequest:
     def read(self):
         return self.path.read_bytes()
 
+    def name(self, path):
+        return Path(path).name
+
     def note(self, title, change):
         self._mortal()
         self.change(title, lambda data: with_section(data, title, change(section(data, title))))
@@ -166,10 +169,13 @@ def test_the_report_is_written_and_linked(provider, server, request_, report):
     assert f"- **Interaction ID**: `{server.jobs[0].id}`" in said
     assert "- **Status**: done" in said
     assert "20 in, 1500 out, 1520 in all" in said
-    assert "## Response\n- **Fulfilled by**: [RESEARCH_RESPONSE_MARKET.md](<RESEARCH_RESPONSE_MARKET.md>)" in said
-    assert "- **Summary**: Findings" in said
+    assert "## Response\n*   **Fulfilled by**: RESEARCH_RESPONSE_MARKET.md\n" in said
+    assert "*   **Summary**: Complete: Findings" in said
     written = report.read_text()
-    assert written.startswith("# Research Response: Market size\n**Tags**:\n")
+    assert written.startswith(
+        "# Research Response: Market size\n\n## 1. Metadata\n*   **Original Request**: RESEARCH_REQUEST_MARKET.md\n"
+        "*   **Requested By**: unknown\n*   **Responding Session**: "
+    )
     assert "found nothing that you did not know" in written
     assert "https://example.org/source" in written
     assert lines[0].endswith(f"{server.jobs[0].id}: the job is started")
@@ -748,4 +754,4 @@ def test_nothing_in_a_report_becomes_work(provider, server, request_, report):
         assert "#active-alert" not in text
         assert not set("\x1b\x00\u202e") & set(text)
     assert "&#35;needs-implementation" in report.read_text()
-    assert report.read_text().count("\n## Report\n") == 1
+    assert report.read_text().count("\n## 3. Findings\n") == 1

@@ -47,15 +47,16 @@ def refused(tmp_path, text, error=Malformed):
 
 def test_the_package_knows_three_agents_and_how_each_is_started(tmp_path, monkeypatch):
     found = load()
-    assert set(found.rows) == {"claude", "codex", "opencode"}
+    agents = {"claude", "codex", "opencode"}
+    assert set(found.rows) == agents | {"research"}
     assert found.of("fix").name == "claude"
-    for name in found.rows:
+    for name in agents:
         (tmp_path / name).write_text("#!/bin/sh\n")
         (tmp_path / name).chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
     started = {
         (name, mode): command(found.rows[name], mode, {"prompt": "P"})[1:]
-        for name in found.rows
+        for name in agents
         for mode in ("interactive", "headless")
     }
     assert started == {
@@ -67,6 +68,24 @@ def test_the_package_knows_three_agents_and_how_each_is_started(tmp_path, monkey
         ("opencode", "headless"): ["run", "--format", "json", "P"],
     }
     assert not any("danger" in one or "bypass" in one or "yolo" in one for row in started.values() for one in row)
+
+
+def test_research_is_done_by_the_baton_that_runs_whatever_is_on_the_path(tmp_path, monkeypatch):
+    (tmp_path / "baton").write_text("#!/bin/sh\n")
+    (tmp_path / "baton").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    row = load().of("research", usual="research")
+    argv = command(row, "headless", {"request": "/board/R.md"})
+    assert argv == [sys.executable, "-P", "-m", "baton", "research", "/board/R.md"]
+    assert missing(row) == ""
+    passed = environment(row, {"GEMINI_API_KEY": "g", "OPENAI_API_KEY": "o", "ANTHROPIC_API_KEY": "a", "OPENAI_X": "x"})
+    assert passed == {"GEMINI_API_KEY": "g", "OPENAI_API_KEY": "o"}
+
+
+def test_what_is_usual_counts_less_than_what_the_user_says_of_a_skill(tmp_path):
+    user(tmp_path, MINE + '[skills]\nresearch = "mine"\n')
+    assert load().of("research", usual="research").name == "mine"
+    assert load().of("survey", usual="research").name == "research"
 
 
 def test_a_placeholder_is_a_whole_argument_and_all_else_stays_as_it_is(tmp_path):
@@ -101,6 +120,7 @@ def test_the_users_file_wins_over_a_trusted_repository_and_that_over_the_package
     assert seen == [(root / IN_REPOSITORY, (root / IN_REPOSITORY).read_bytes())]
     assert {name: row.headless[0] for name, row in found.rows.items()} == {
         "claude": "claude3", "codex": "codex2", "opencode": "opencode", "theirs": "theirs",
+        "research": "baton",
     }  # fmt: skip
     assert found.rows["claude"].interactive == ()  # a row is replaced as a whole
     assert [found.of(skill).name for skill in ("fix", "loop", "chores")] == ["claude", "codex", "theirs"]
@@ -182,7 +202,10 @@ ROW = "[programs.x]\nheadless = ['x']\n"
         (ROW + "set = { A = 1 }", "clis.toml: programs.x: Expected `str`, got `int`"),
         (ROW + 'cure = "\\u001b[2J"', "clis.toml: programs.x: control characters; remove them"),
         (ROW + "name = 'y'", "clis.toml: programs.x.name: "),
-        ("default = 'y'\n" + ROW, "clis.toml: default: no table [programs.y]; known: claude, codex, opencode, x"),
+        (
+            "default = 'y'\n" + ROW,
+            "clis.toml: default: no table [programs.y]; known: claude, codex, opencode, research, x",
+        ),
         ("default = 1", 'clis.toml: default: expected the name of a program, got int; write "…"'),
         ("[skills]\nfix = 'cod'", "clis.toml: skills.fix: no table [programs.cod]; did you mean codex?"),
         (b"\xff", "clis.toml: byte 0 is not UTF-8; save the file as UTF-8"),

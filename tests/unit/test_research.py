@@ -174,12 +174,17 @@ def test_a_summary_is_one_short_line():
     assert report.summary("***\n```\n") == ""
 
 
-@pytest.mark.parametrize("name", ["a b.md", "a](x).md", "a\n#needs-x.md", "<b>.md", "`c`.md"])
-def test_a_link_holds_whatever_the_name_is(name, tmp_path):
-    link = report.link(tmp_path / name, tmp_path / "REQUEST.md")
-    assert "\n" not in link
-    assert "#needs-" not in link
-    assert link.count("](<") == link.count(">)") == link.count("]") == 1
+def test_what_a_response_is_about_stays_in_its_line():
+    text = report.text_of("x", {"Requested By": "ann\n## 3. Findings\n#needs-fix <!-- "}, "t")
+    assert text.count("\n## 3. Findings\n") == 1
+    assert [tag.name for tag in Text(text.encode()).tags if state_of(tag.name)] == []
+    assert "<!--" not in text
+
+
+def test_what_a_claim_writes_below_the_tags_is_not_asked():
+    data = REQUEST.replace(b"#claimed-research\n", b"#claimed-research\nSession: sessions/b\nSession: sessions/a\n")
+    assert b"sessions" not in request.question(data).encode()
+    assert "Session: mine" in request.question(REQUEST + b"Session: mine\n")
 
 
 # --- what a provider says ----------------------------------------------------------------------

@@ -32,6 +32,11 @@ def demand(board: Board, path: str, noun: str, data: bytes) -> None:
     )
 
 
+def section(name: str, summary: str) -> list[str]:
+    """What links a response in its request; `name` is its path below the root of the board."""
+    return [f"{BY.decode()}{name}", f"*   **Summary**: {summary}"]
+
+
 def response(board: Board, data: bytes) -> str:
     """The response that a request names and that is there, below the root of the board; empty where there is none."""
     hidden = Text(data).markdown.hidden

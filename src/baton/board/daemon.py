@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +16,7 @@ from pathlib import Path
 import msgspec
 
 from baton import clock, config
+from baton.board import programs
 from baton.board.agents import Places
 from baton.board.approvals import Approval
 from baton.board.dispatch import Route, Routes, way
@@ -187,12 +187,15 @@ class Daemon:
     def _candidate(self, item: Item, finding: Finding, routes: Routes) -> Candidate:
         approval, route, held = finding.approval, routes.get(item.noun), ""
         if approval is not None and route is not None:
-            held = self._held(approval, route)
+            held = self._held(finding, approval, route)
         return Candidate(item.path, item.noun, item.weight, approval.time if approval else None, held)
 
-    def _held(self, approval: Approval, route: Route) -> str:
+    def _held(self, finding: Finding, approval: Approval, route: Route) -> str:
         how = way(route.mode, shows=self.places.windows.shows, attached=self.places.windows.attached())
-        return how.reason if how.mode is None else approval.misfit(route.skill, route.mode, approval.program)
+        if how.mode is None:
+            self.settings.rules.alert(msgspec.structs.replace(finding, reason=how.reason))
+            return how.reason
+        return approval.misfit(route.skill, route.mode, approval.program)
 
     def _running(self, busy: set[tuple[str, str]]) -> list[Running]:
         """Who works: those who claimed, and windows in which somebody is about to."""
@@ -214,8 +217,7 @@ class Daemon:
         how = way(route.mode, shows=self.places.windows.shows, attached=self.places.windows.attached())
         place = self.places.plain if how.mode == "async" else self.places.windows
         path = self.board.path(item.path)
-        # -P: else a folder `baton` in the repository would be run in our place.
-        argv = [sys.executable, "-P", "-m", "baton", "run", f"/{route.skill}", path, "--mode", str(how.mode)]
+        argv = [*programs.BATON, "run", f"/{route.skill}", path, "--mode", str(how.mode)]
         job = Job(
             noun=item.noun, item=item.path, request=path, argv=tuple(argv), folder=self.board.root,
             environment={name: value for name, value in config.environment().items() if name not in OWN},

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from fnmatch import fnmatchcase
 from functools import cache
@@ -42,6 +43,10 @@ PASSED = (
     "NO_COLOR", "XDG_*",
 )  # fmt: skip
 
+BATON_ITSELF = "baton"
+BATON = (sys.executable, "-P", "-m", "baton")  # -P: what stands in the folder of the board is none of its modules
+RESEARCH = "research"  # the row of what works in mode async
+
 MAX_ROWS = 100
 MAX_ARGUMENTS = 100
 MAX_ARGUMENT = 4096
@@ -71,9 +76,9 @@ class Programs(msgspec.Struct, frozen=True, kw_only=True):
     skills: Mapping[str, str] = {}
     notes: tuple[str, ...] = ()
 
-    def of(self, skill: str, name: str | None = None) -> Program:
-        """The program for a skill: the one that is named, else the skill's, else the default."""
-        wanted = name or self.skills.get(skill) or self.default
+    def of(self, skill: str, name: str | None = None, *, usual: str = "") -> Program:
+        """The program for a skill: the one that is named, else the skill's, else what is usual, else the default."""
+        wanted = name or self.skills.get(skill) or usual or self.default
         if wanted not in self.rows:
             raise NotFound(f"no program {codec.short(wanted)}; {codec.near(wanted, self.rows)}; {_add(wanted)}")
         return self.rows[wanted]
@@ -103,7 +108,8 @@ def command(program: Program, mode: Mode, values: Mapping[str, str]) -> list[str
     for name in values:
         if name not in PLACEHOLDERS:
             raise Malformed(f"{{{name}}} is no placeholder; {codec.near(name, PLACEHOLDERS)}")
-    return [_found(program, template[0]), *(_filled(program, mode, one, values) for one in template[1:])]
+    first = [*BATON] if template[0] == BATON_ITSELF else [_found(program, template[0])]
+    return [*first, *(_filled(program, mode, one, values) for one in template[1:])]
 
 
 def environment(program: Program, own: Mapping[str, str], more: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -124,6 +130,8 @@ def missing(program: Program) -> str:
 
 
 def _found(program: Program, word: str) -> str:
+    if word == BATON_ITSELF:
+        return sys.executable
     path = shutil.which(word, path=config.environment().get("PATH"))
     if path is None:
         cure = f"{program.cure or f'install {word}'}, correct [programs.{program.name}] in your {FILE}, or name another"

@@ -88,7 +88,7 @@ def checked(data: bytes, noun: str, weights: tuple[str, ...]) -> bytes:
 def respond(board: Board, path: str, status: Status, summary: str, actor: Actor) -> Made:
     """Write the response to a request from its template into the responder's session, and link it in the request."""
     name, data = board.name(path), files.read(path)
-    noun = _noun(board, name, data, actor)
+    noun = noun_in(board, name, data, actor)
     _answers(board, name, noun, data, actor)
     if found := answered.response(board, data):
         raise Conflict(f"{name}: {found} answers it already; go on writing there")
@@ -111,10 +111,10 @@ def respond(board: Board, path: str, status: Status, summary: str, actor: Actor)
         text = template.filled(template.read(board, noun, "RESPONSE"), words, {})
         words_of = (noun, "RESPONSE", _topic(data, name))
         made = _put(board, folder, words_of, text.encode(), actor)
-    lines = ["## Response", f"{answered.BY.decode()}{made}", f"*   **Summary**: {status}: {said}"]
+    lines = [answered.RESPONSE.decode(), *answered.section(made, f"{status}: {said}")]
 
     def edit(before: bytes) -> bytes:
-        _current(board, name, noun, actor)
+        current(board, name, noun, actor)
         _answers(board, name, noun, before, actor)
         if found := answered.response(board, before):
             raise Conflict(f"{name}: {found} answers it already; go on writing there")
@@ -211,21 +211,21 @@ def _put(board: Board, folder: Path, words: tuple[str, str, str], data: bytes, a
 # --- a request and its response -------------------------------------------------------------------
 
 
-def _noun(board: Board, name: str, data: bytes, actor: Actor) -> str:
+def noun_in(board: Board, name: str, data: bytes, actor: Actor) -> str:
     """The noun of the item that is answered: the one that is claimed, if there are several."""
     items = [item for tag in Text(data).own() if (item := state_of(tag.name))]
     if actor.claim is not None and actor.claim.path == name:
-        _current(board, name, actor.claim.noun, actor)
+        current(board, name, actor.claim.noun, actor)
         return actor.claim.noun
     claimed = [noun for state, noun in items if state == "claimed"]
     nouns = claimed or [noun for _, noun in items]
     if len(nouns) != 1:
         raise Malformed(f"{name}: {len(nouns)} tags say that it is work; claim the one that you answer")
-    _current(board, name, nouns[0], actor)
+    current(board, name, nouns[0], actor)
     return nouns[0]
 
 
-def _current(board: Board, name: str, noun: str, actor: Actor) -> None:
+def current(board: Board, name: str, noun: str, actor: Actor) -> None:
     """A program whose claim is over answers nothing any more."""
     mine = actor.claim
     if mine is None or (mine.path, mine.noun) != (name, noun):

@@ -58,8 +58,10 @@ def run_skill(call: Call) -> int:
         raise NotFound(f"/{route.skill}: {how.reason}")
     rows = programs.load(Path(board.root), trust.judge(board))
     longest = seconds(args.max_time, "--max-time") if args.max_time else None
+    usual = programs.RESEARCH if how.mode == "async" else ""
     task = Task(
-        board=board, path=path, noun=route.noun, skill=route.skill, program=rows.of(route.skill, args.program),
+        board=board, path=path, noun=route.noun, skill=route.skill,
+        program=rows.of(route.skill, args.program, usual=usual),
         mode="interactive" if how.mode == "interactive" else "headless",
         rules=rules_of(board, args.on_dead), longest=longest,
     )  # fmt: skip

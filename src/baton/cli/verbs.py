@@ -35,6 +35,10 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     "Run agents on the board": {
         "run /SKILL": ("board", "claim a request, start its agent, watch it"),
         "run --monitor-tags": ("board", "the daemon: start agents for approved work"),
+        "research": ("research", "the work of mode async: let a provider do the research of a claimed request"),
+        "research cancel": ("research", "ask the provider to end the job of a request"),
+        "research adopt": ("research", "say which job belongs to a request whose answer was lost"),
+        "research forget": ("research", "let the next run start a new job, and pay for it"),
         "agents status": ("agents_board", "who works on what, how it is, and by what evidence"),
         "agents attach": ("agents_board", "look at an agent: its window or its log"),
         "agents stop": ("agents_board", "end an agent with all that it started"),

@@ -20,6 +20,7 @@ from typing import Literal
 import msgspec
 
 from baton import clock
+from baton.board import answered, template
 from baton.board.research import report as reports
 from baton.board.research import request as requests
 from baton.board.research.base import ENDS, Job, Provider, Usage, is_id
@@ -178,15 +179,16 @@ class Work:
         return Outcome(state=_end(mark.status), id=mark.id, reason=mark.reason, report=path, usage=job.usage)
 
     def _answer(self, record: Record, job: Job) -> None:
+        data = self._request.read()
         about = {
-            "Original Request": reports.link(self._request.path, self._path),
-            "Responding Session": f"{record.provider} `{job.id}`",
+            "Original Request": self._request.name(self._request.path),
+            "Requested By": requests.requester(data),
+            "Responding Session": self._request.name(self._path.parent) or ".",
+            JOB: f"{record.provider} `{job.id}`",
         }
-        reports.write(self._path, reports.text_of(job.report, about, requests.title(self._request.read())))
-        lines = [
-            f"- **Fulfilled by**: {reports.link(self._path, self._request.path)}",
-            f"- **Summary**: {reports.summary(job.report)}",
-        ]
+        reports.write(self._path, reports.text_of(job.report, about, requests.title(data)))
+        said = template.plain(reports.summary(job.report)) or "see the response"
+        lines = answered.section(self._request.name(self._path), f"Complete: {said}")
         self._request.note(RESPONSE, lambda _: lines)
 
     def cancel(self, provider: Provider) -> Outcome:

@@ -11,6 +11,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+from baton.board.template import plain
 from baton.errors import Conflict
 
 SUMMARY = 200  # characters
@@ -57,9 +58,10 @@ def summary(report: str) -> str:
 
 def text_of(report: str, about: dict[str, str], title: str) -> str:
     """The response file: what it is about, then the report to the end of the file."""
-    lines = [f"- **{name}**: {value}" for name, value in about.items()]
-    head = [f"# Research Response: {title}", "**Tags**:", "", "## Metadata", *lines, "", "## Outcome"]
-    head += ["- **Status**: Complete", f"- **Summary**: {summary(report)}", "", "## Report", ""]
+    lines = [f"*   **{name}**: {plain(value)}" for name, value in about.items()]
+    head = [f"# Research Response: {title}", "", "## 1. Metadata", *lines, "", "## 2. Outcome"]
+    said = plain(summary(report)) or "see the findings"
+    head += ["*   **Status**: Complete", f"*   **Summary**: {said}", "", "## 3. Findings", ""]
     return "\n".join(head) + "\n" + harmless(report).strip() + "\n"
 
 
@@ -90,10 +92,3 @@ def write(path: Path, text: str) -> None:
         os.fsync(directory)
     finally:
         os.close(directory)
-
-
-def link(path: Path, start: Path) -> str:
-    """A Markdown link from the file `start` to the file `path`, whatever their names hold."""
-    target = harmless(os.path.relpath(path, start.parent)).replace("\n", " ").replace("\t", " ")
-    target = re.sub(r"[\\<>\[\]`]", lambda found: f"%{ord(found[0]):02X}", target)
-    return f"[{target}](<{target}>)"

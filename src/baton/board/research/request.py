@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import msgspec
 
@@ -33,6 +33,7 @@ PREVIOUS = "Previous Research"
 # What the board and its people note in a request is no part of the question.
 _NOTES = frozenset(name.casefold() for name in (JOB, RESPONSE, PREVIOUS, "Recovery", "Requesting Session"))
 _NONE = frozenset({"", "-", "–", "none", "n/a", "no"})
+SESSION = b"Session: "
 LARGEST = 256 * 1024
 
 Change = Callable[[list[str]], list[str]]
@@ -44,10 +45,12 @@ class Request(Protocol):
     `note` calls `change`, under the lock of the file, with the lines that stand below `## SECTION` (none where it is
     missing), writes what it returns in their place, and returns when that would outlive a power cut. Where `change`
     raises, the file stays as it is. It may be called again, when somebody else saves the file meanwhile.
+    `name` is how the board calls a file: its path below the root.
     """
 
     @property
     def path(self) -> Path: ...
+    def name(self, path: Path) -> str: ...
     def read(self) -> bytes: ...
     def note(self, section: str, change: Change) -> None: ...
 
@@ -124,26 +127,44 @@ def section(data: bytes, title: str) -> list[str]:
     return [line.decode(errors="replace").rstrip("\r\n") for line in lines[start:end]]
 
 
+class Edit(NamedTuple):
+    """One section as it is to be: this piece, heading and all, stands from `start` to `end` of the text."""
+
+    start: int
+    end: int
+    piece: bytes
+
+
 def with_section(data: bytes, title: str, lines: list[str]) -> bytes:
     """The file with these lines below `## title`, which is added at the end where it is missing; the rest stays."""
+    data = ended(data)
+    edit = section_edit(data, title, lines)
+    return data[: edit.start] + edit.piece + data[edit.end :]
+
+
+def section_edit(data: bytes, title: str, lines: list[str]) -> Edit:
+    """What to put where, so that these lines stand below `## title`; the text ends with a newline."""
     old = _lines(data)
     start, end = _place(old, title)
-    newline = b"\r\n" if data.partition(b"\n")[0].endswith(b"\r") else b"\n"
-    if old and not old[-1].endswith(b"\n"):
-        old[-1] += newline
+    newline = _newline(data)
+    new = b"".join(line.encode(errors="replace") + newline for line in lines)
     if start is None or end is None:
-        gap = [newline] if old and old[-1].strip() else []
-        old += [*gap, b"## " + title.encode() + newline]
-        start = end = len(old)
-    new = [line.encode(errors="replace") + newline for line in lines]
-    if end < len(old):
-        new.append(newline)
-    changed = b"".join(old[:start] + new + old[end:])
+        gap = newline if old and old[-1].strip() else b""
+        edit = Edit(len(data), len(data), gap + b"## " + title.encode() + newline + new)
+    else:
+        gap = newline if end < len(old) else b""
+        edit = Edit(len(b"".join(old[: start - 1])), len(b"".join(old[:end])), old[start - 1] + new + gap)
+    changed = data[: edit.start] + edit.piece + data[edit.end :]
     if [line for line in section(changed, title) if line.strip()] != [line for line in lines if line.strip()]:
         raise Malformed(
             f"what is written below ## {title} would not be found again; close the code block or comment before it"
         )
-    return changed
+    return edit
+
+
+def ended(data: bytes) -> bytes:
+    """The text with a newline at its end."""
+    return data if not data or data.endswith(b"\n") else data + _newline(data)
 
 
 def record(data: bytes) -> Record:
@@ -163,6 +184,11 @@ def previous(data: bytes) -> str | None:
     return found
 
 
+def requester(data: bytes) -> str:
+    """Who asks, as the request says."""
+    return field(section(data, "Requesting Session"), "Requester") or "unknown"
+
+
 def title(data: bytes) -> str:
     """What the request is about: its heading, without the words that all of them begin with."""
     said = Text(data).title()
@@ -173,11 +199,12 @@ def title(data: bytes) -> str:
 def question(data: bytes) -> str:
     """What is asked: the request without its tags and without what the board notes in it."""
     kept: list[bytes] = []
-    noted = False
+    noted = below = False
     for line, heading in _headed(_lines(data)):
         if heading is not None:
             noted = _plain(heading) in _NOTES
-        if not noted and not line.startswith(HEAD):
+        below = line.startswith(HEAD) or (below and line.startswith(SESSION))  # what a claim puts below the tags
+        if not noted and not below:
             kept.append(line)
     text = b"".join(kept).decode(errors="replace").strip()
     if not any(line.strip() and not line.startswith("#") for line in text.splitlines()):
@@ -185,6 +212,10 @@ def question(data: bytes) -> str:
     if len(text) > LARGEST:
         raise TooLarge(f"the question is longer than {LARGEST} characters; name files instead of quoting them")
     return text
+
+
+def _newline(data: bytes) -> bytes:
+    return b"\r\n" if data.partition(b"\n")[0].endswith(b"\r") else b"\n"
 
 
 def _lines(data: bytes) -> list[bytes]:
