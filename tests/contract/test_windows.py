@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from baton import clock
-from baton.board import processes, windows_tmux
+from baton import clock, processes
+from baton.board import windows_tmux
 from baton.board.windows import Job, Window, Windows, open_windows
 from baton.board.windows_plain import Plain
 from baton.board.windows_tmux import Tmux

@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from baton import config
-from baton.board.programs import IN_REPOSITORY, PASSED, PLACEHOLDERS, command, environment, load, missing
+from baton.board.programs import IN_REPOSITORY, PLACEHOLDERS, command, environment, load, missing
 from baton.errors import BatonError, Malformed, NotFound, TooLarge
+from baton.processes import PASSED
 from baton.protocol.toml import MAX_FILE
 
 VALUES = {"prompt": "/fix the $(login); now", "request": "/r/a b;.md", "skill": "fix"}

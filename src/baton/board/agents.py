@@ -7,8 +7,8 @@ from typing import Literal
 
 import msgspec
 
-from baton import clock, config
-from baton.board import processes, sessions, stopped, windows, windows_plain
+from baton import clock, config, processes
+from baton.board import sessions, stopped, windows, windows_plain
 from baton.board.actor import Claim
 from baton.board.evidence import Worker
 from baton.board.items import Items

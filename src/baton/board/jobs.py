@@ -16,8 +16,8 @@ from typing import Any, Literal, TypeVar
 import msgspec
 
 from baton import clock
-from baton.board.processes import POLL, Process
 from baton.errors import Malformed, TooLarge, Unfinished
+from baton.processes import POLL, Process
 
 T = TypeVar("T")
 

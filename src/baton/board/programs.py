@@ -11,7 +11,6 @@ import re
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from fnmatch import fnmatchcase
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -19,7 +18,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from baton import config
+from baton import config, processes
 from baton.errors import Malformed, NotFound, TooLarge
 from baton.protocol import codec
 from baton.protocol.toml import read_toml
@@ -37,12 +36,6 @@ PLACEHOLDERS = {
     "session": "the absolute path of the session's folder",
     "root": "the absolute path of the coordination root",
 }
-# What every child gets of this process's environment. No keys, no agents of keys, nothing of baton: a row names those.
-PASSED = (
-    "PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "LC_*", "TZ", "TMPDIR", "TERM", "COLORTERM",
-    "NO_COLOR", "XDG_*",
-)  # fmt: skip
-
 BATON_ITSELF = "baton"
 BATON = (sys.executable, "-P", "-m", "baton")  # -P: what stands in the folder of the board is none of its modules
 RESEARCH = "research"  # the row of what works in mode async
@@ -114,9 +107,7 @@ def command(program: Program, mode: Mode, values: Mapping[str, str]) -> list[str
 
 def environment(program: Program, own: Mapping[str, str], more: Mapping[str, str] | None = None) -> dict[str, str]:
     """What the child gets: the allow-list out of `own`, what the row names, and what the caller adds."""
-    wanted = (*PASSED, *program.environment)
-    passed = {name: value for name, value in own.items() if any(fnmatchcase(name, one) for one in wanted)}
-    return {**passed, **program.set, **(more or {})}
+    return {**processes.passed(own, program.environment), **program.set, **(more or {})}
 
 
 def missing(program: Program) -> str:

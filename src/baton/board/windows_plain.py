@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from baton.board import processes
+from baton import processes
 from baton.board.jobs import GRACE, Job, Ticket, Window, settled, undead
 from baton.errors import Unfinished
 from baton.stores.holder import SystemMachine

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from baton.board import processes
+from baton import processes
 from baton.board.jobs import GRACE, NAME, Job, Ticket, Window, settled, undead
 from baton.clock import SECOND
 from baton.errors import Malformed, NotFound, TimedOut, Unfinished

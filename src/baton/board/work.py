@@ -19,8 +19,8 @@ from typing import Any
 
 import msgspec
 
-from baton import clock, config
-from baton.board import files, processes, programs, sessions, wrote
+from baton import clock, config, processes
+from baton.board import files, programs, sessions, wrote
 from baton.board.actor import Actor, Claim
 from baton.board.evidence import Verdict, Worker
 from baton.board.moves import Move, make, origin_of, standing

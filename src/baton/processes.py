@@ -1,4 +1,7 @@
-"""Processes by number and time of their begin, for a number alone is soon another one's; and how they are ended."""
+"""Processes by number and time of their begin, for a number alone is soon another one's; how they are ended.
+
+And what a child gets of the environment of who starts it.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +11,19 @@ import subprocess
 import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import NamedTuple
 
 from baton import clock
 
 POLL = 0.02
+# What every child gets of this process's environment. No keys, no agents of keys, nothing of baton: who starts it names
+# those.
+PASSED = (
+    "PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "LC_*", "TZ", "TMPDIR", "TERM", "COLORTERM",
+    "NO_COLOR", "XDG_*",
+)  # fmt: skip
 PATIENCE = 5.0  # seconds that a killed process may take to be gone
 
 
@@ -25,6 +35,12 @@ class Process(NamedTuple):
     group: int
     session: int
     started: str
+
+
+def passed(own: Mapping[str, str], names: Iterable[str]) -> dict[str, str]:
+    """What a child gets out of `own`: what all get, and what is named, as NAME or PREFIX*."""
+    wanted = (*PASSED, *names)
+    return {name: value for name, value in own.items() if any(fnmatchcase(name, one) for one in wanted)}
 
 
 def started(pid: int) -> str | None:
@@ -119,7 +135,8 @@ _PROC = Path("/proc/self/stat").exists()
 
 
 def _numbers() -> list[int]:
-    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+    with os.scandir("/proc") as found:
+        return [int(one.name) for one in found if one.name.isdigit()]
 
 
 def _stat(pid: int) -> Process | None:

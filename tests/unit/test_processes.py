@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from baton.board import processes
-from baton.board.processes import Family, Process, end, started, table
+from baton import processes
+from baton.processes import Family, Process, end, started, table
 
 
 @pytest.fixture
