@@ -1,9 +1,11 @@
 """Every kind of agent keeps the contract."""
 
 import asyncio
+import sys
 import time
 
 from baton import Relay
+from baton.agents.program import ProgramAgent
 from baton.agents.python import FunctionAgent
 from baton.agents.relay import RelayAgent
 from baton.testing.agents import Crashing, Obedient, Silent
@@ -82,3 +84,17 @@ class TestObedient(AgentContract):
 
     def make_endless(self):
         return Silent()
+
+
+class TestProgram(AgentContract):
+    def program(self, code):
+        return ProgramAgent(sys.executable, "-c", f"import json, sys, time\nwork = json.load(sys.stdin)\n{code}")
+
+    def make(self):
+        return self.program("print('done:', work['task'])")
+
+    def make_failing(self):
+        return self.program("sys.exit('no route to host')")
+
+    def make_endless(self):
+        return self.program("time.sleep(1000)")

@@ -112,6 +112,11 @@ not deployed: RuntimeError: 2 tests failed
 solved in en []
 refunded order 17, answered in en [('support', 'billing', 'needs money')]
 """,
+    "program": """\
+partial rock on the left
+3 rooms, for I heard: a house by the sea / build it
+not painted: ended with 1: no paint left
+""",
     "pipeline": """\
 cache with Redis: valid, made ResearchPack, ImplementationPlan, Code
 docs-researcher -> planner -> implementer -> validator

@@ -5,14 +5,15 @@ An agent is one method. Adding a way to run agents is one file beside this one a
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor, Future
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol, Unpack
 
 from baton.errors import Malformed
 from baton.protocol.handoff import HUMAN
 
 if TYPE_CHECKING:
-    from concurrent.futures import Future
     from os import PathLike
 
     from baton.protocol.context import Message
@@ -78,7 +79,8 @@ class Turn(Protocol):
 
         Options: timeout, on_failure ("fail", "retry", "escalate"), on_timeout, max_attempts, budget, priority,
         deadline, reason, goal, capabilities that are required, risk, rationale, update of the variables that the
-        other one sees, share as the names of those that cross (by default all).
+        other one sees, share as the names of those that cross (by default all), transfer of the conversation: "full",
+        "relevant_only" or "summary" (the default).
         """
         ...
 
@@ -143,6 +145,35 @@ class Agent(Protocol):
     async def aclose(self) -> None:
         """Let go of what it holds."""
         ...
+
+
+class OwnThread(Executor):
+    """A thread for one call, for which the end of the process does not wait.
+
+    A shared pool would be full of functions that wait for others, which then find no thread.
+    """
+
+    def __init__(self) -> None:
+        self.call: Future[Any] = Future()
+
+    def submit(self, function: Callable[..., Any], /, *args: Any) -> Future[Any]:  # type: ignore[override]
+        """Begin the call."""
+        threading.Thread(target=self._run, args=(function, *args), daemon=True).start()
+        return self.call
+
+    def _run(self, function: Callable[..., Any], *args: Any) -> None:
+        if not self.call.set_running_or_notify_cancel():
+            return
+        try:
+            result = function(*args)
+        except StopIteration as error:  # which a future cannot carry
+            told = RuntimeError("the function raised StopIteration")
+            told.__cause__ = error
+            self.call.set_exception(told.with_traceback(error.__traceback__))
+        except BaseException as error:  # noqa: BLE001 - it belongs to whoever waits for the call
+            self.call.set_exception(error)
+        else:
+            self.call.set_result(result)
 
 
 def _read_only(*_: object, **__: object) -> NoReturn:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import threading
-from concurrent.futures import Executor, Future
 from contextlib import contextmanager
 from contextvars import copy_context
 from typing import TYPE_CHECKING, Any
 
+from baton.agents.base import OwnThread
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator
+    from concurrent.futures import Future
     from os import PathLike
 
     from baton.agents.base import Turn
@@ -31,7 +32,7 @@ class FunctionAgent:
         if self._asynchronous:
             return await self.function(turn)
         loop = asyncio.get_running_loop()
-        thread, blocking = _OwnThread(), BlockingTurn(turn, loop)
+        thread, blocking = OwnThread(), BlockingTurn(turn, loop)
         try:
             return await loop.run_in_executor(thread, copy_context().run, self.function, blocking)
         except asyncio.CancelledError:
@@ -42,35 +43,6 @@ class FunctionAgent:
 
     async def aclose(self) -> None:
         """Nothing to close."""
-
-
-class _OwnThread(Executor):
-    """A thread for one call, for which the end of the process does not wait.
-
-    A shared pool would be full of functions that wait for others, which then find no thread.
-    """
-
-    def __init__(self) -> None:
-        self.call: Future[Any] = Future()
-
-    def submit(self, function: Callable[..., Any], /, *args: Any) -> Future[Any]:  # type: ignore[override]
-        """Begin the call."""
-        threading.Thread(target=self._run, args=(function, *args), daemon=True).start()
-        return self.call
-
-    def _run(self, function: Callable[..., Any], *args: Any) -> None:
-        if not self.call.set_running_or_notify_cancel():
-            return
-        try:
-            result = function(*args)
-        except StopIteration as error:  # which a future cannot carry
-            told = RuntimeError("the function raised StopIteration")
-            told.__cause__ = error
-            self.call.set_exception(told.with_traceback(error.__traceback__))
-        except BaseException as error:  # noqa: BLE001 - it belongs to whoever waits for the call
-            self.call.set_exception(error)
-        else:
-            self.call.set_result(result)
 
 
 class BlockingTurn:

@@ -32,7 +32,7 @@ from baton.protocol.fields import truth, whole
 from baton.protocol.groups import Aggregation, Gained, as_sends, combine
 from baton.protocol.handoff import HUMAN, Handoff, fingerprint
 from baton.protocol.limits import MAX_COST, MILLION
-from baton.protocol.options import GroupOptions, PartOptions, as_fields, as_variables, closed
+from baton.protocol.options import GroupOptions, PartOptions, as_fields, as_transfer, as_variables, closed
 from baton.protocol.results import (
     Command,
     Return,
@@ -244,12 +244,14 @@ class LiveTurn:
         """A part of the work as a record, with what has to be stored for it."""
         given: dict[str, Any] = {"timeout": self._crew.settings.delegation_timeout, **options}
         update, share = as_variables(given.pop("update", {}), "update"), given.pop("share", None)
-        known = fields.pop("context", None)
+        known, transfer = fields.pop("context", None), given.pop("transfer", None)
         child = delegate(self.handoff, to, task, key, **as_fields(given), **fields)
         if known is None:
             names = None if share is None else codec.names(share, "share")
             view = seen(self._crew, self._variables, self.handoff.to_agent, update, names)
             known = scoped(self._crew, self.handoff, view, task, self._heard)
+        if transfer is not None:
+            known = replace(known[0], transfer=as_transfer(transfer)), known[1]
         return replace(child, context=known[0]), known[1]
 
     def _offer(self, child: Handoff, blobs: list[Blob], options: Mapping[str, Any]) -> Offer:

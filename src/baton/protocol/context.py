@@ -19,6 +19,7 @@ from baton.protocol.fields import several
 
 Role = Literal["system", "user", "assistant", "tool"]
 Mode = Literal["full", "summary", "relevant_only"]
+MODES: tuple[Mode, ...] = ("full", "summary", "relevant_only")
 Fetch = Callable[[str], bytes]
 T = TypeVar("T")
 

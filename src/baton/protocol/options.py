@@ -14,7 +14,7 @@ import msgspec
 
 from baton.errors import Malformed
 from baton.protocol import codec
-from baton.protocol.context import Context
+from baton.protocol.context import MODES, Context, Mode, Transfer
 from baton.protocol.fields import moment, record
 from baton.protocol.handoff import OnTimeout, Rationale, Requirement, ReturnProtocol, Validation, as_priority
 from baton.protocol.limits import Autonomy, Budget, Limits, Risk, as_autonomy, as_budget
@@ -52,6 +52,7 @@ class PartOptions(WorkOptions, total=False):
     timeout: Duration  # how long the answer may take: seconds or "5m"; else Relay(delegation_timeout=…)
     update: Mapping[str, Any]  # what the receiver sees in the shared variables besides, or differently
     share: Sequence[str]  # the names of the shared variables that it sees; by default all
+    transfer: Mode  # how much of the conversation it sees: full, relevant_only, summary; by default summary
 
 
 class GroupOptions(PartOptions, total=False):
@@ -178,6 +179,13 @@ def as_variables(given: Any, field: str) -> dict[str, Any]:
     if not isinstance(given or {}, Mapping):
         raise Malformed(f"{field}: expected an object of names and values, got {given!r:.60}")
     return dict(given or {})
+
+
+def as_transfer(mode: Any) -> Transfer:
+    """How much of the conversation crosses."""
+    if mode not in MODES:
+        raise Malformed(f"transfer: {mode!r:.60}; {codec.near(str(mode), MODES)}")
+    return Transfer(transfer_mode=mode)
 
 
 def as_fields(given: Mapping[str, Any]) -> dict[str, Any]:
