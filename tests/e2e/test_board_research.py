@@ -150,7 +150,7 @@ POINTS = {  # what the next process finds
 KILLS = [(point, "program") for point in POINTS] + [(point, "wrapper") for point in (1, 4, 5, 6)]
 
 
-@pytest.mark.parametrize(("point", "victim"), KILLS, ids=[f"{victim}: {POINTS[point]}" for point, victim in KILLS])
+@pytest.mark.parametrize(("point", "victim"), KILLS, ids=[f"{victim}-{point}" for point, victim in KILLS])
 def test_killed_at_a_write_it_is_done_once_under_the_same_approval(point, victim, server, play):
     mortal, spent = play.root.parent / "mortal.py", play.root.parent / "spent"
     mortal.write_text(MORTAL)
@@ -213,6 +213,7 @@ def test_a_job_that_may_not_be_looked_at_is_gone_on_with(server, play):
         ("start", Fault(400), "done", "refused: no job was started"),
         ("start", Fault(500), "done", "doubtful: a job may have been started"),
     ],
+    ids=["failed", "cancelled", "unknown", "refused", "doubtful"],
 )
 def test_what_fails_goes_to_a_person_at_once(kind, fault, stage, said, server, play):
     server.stages = (stage,)
