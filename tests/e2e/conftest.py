@@ -95,7 +95,6 @@ class Play:
             "XDG_CONFIG_HOME": str(folder / "config"),
             "TMUX_TMPDIR": str(folder),
             "BATON_USER": "ana",
-            "PYTHONPATH": os.environ.get("PYTHONPATH", ""),  # the package under test is the one of these tests
         }
         self.daemons = []
 

@@ -159,7 +159,8 @@ def test_killed_at_a_write_it_is_done_once_under_the_same_approval(point, victim
     play.daemon()
     play.until(spent.exists)
     if point in {2, 3}:
-        play.until(lambda: "#needs-research" in play.tags(path))
+        play.until(lambda: events(play, "alert"))
+        assert "#needs-research" in play.tags(path)
         assert "a job may have been started" in path.read_text().partition("## Recovery")[2]
         assert [one["event"] for one in events(play, "alert")] == ["alert"]
         assert (len(server.jobs), reports(play)) == (point - 2, [])
@@ -223,7 +224,8 @@ def test_what_fails_goes_to_a_person_at_once(kind, fault, stage, said, server, p
         server.script(kind, fault)
     path = asked(play)
     play.daemon()
-    play.until(lambda: "#needs-research" in play.tags(path))
+    play.until(lambda: events(play, "alert"))
+    assert "#needs-research" in play.tags(path)
     assert f"*   **Action**: Left for a person: research stopped it: {said}" in path.read_text()
     (alert,) = events(play, "alert")
     assert said in alert["reason"]

@@ -21,7 +21,7 @@ import msgspec
 
 from baton import clock, config, processes
 from baton.board import files, programs, sessions, wrote
-from baton.board.actor import Actor, Claim
+from baton.board.actor import Actor, Claim, from_shell
 from baton.board.evidence import Verdict, Worker
 from baton.board.moves import Move, make, origin_of, standing
 from baton.board.programs import Program
@@ -53,6 +53,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     mode: programs.Mode
     rules: Rules
     longest: float | None = None  # seconds, then it is ended
+    definition: str = ""  # a file that says what kind of agent it is
 
     @property
     def name(self) -> str:
@@ -70,11 +71,46 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     exit: int | None = None
 
 
+def claimed(task: Task, actor: Actor, more: dict[str, str]) -> tuple[Path, int]:
+    """Claim what a person approved, for who does the work: the folder of its session, and the epoch of the claim."""
+    data = files.read(task.path)
+    approved = task.rules.approved(task.name, task.noun, data)
+    if isinstance(approved, str):
+        raise Refused(f"{task.name}: {approved}; `baton review` shows it to a person")
+    folder = sessions.make(task.board, task.skill, Text(data).title() or Path(task.path).stem)
+    session = task.board.name(str(folder))
+    origin = origin_of(task.board, task.path, 0, task.noun, list(STARTABLE))
+    move = Move(task.board, task.path, task.noun, origin, "claimed")
+    move.more = {"session": session, "skill": task.skill, "approval": approved.at, **more}
+    move.also = lambda text: wrote.below_tags(task.board, task.name, text, f"Session: {session}")
+    try:
+        return folder, make(move, actor)
+    except BaseException:
+        folder.rmdir()
+        raise
+
+
+def caller(board: Board) -> Actor:
+    """Who called this command, as the holder of work that it is about to do itself.
+
+    An agent under a claim runs its commands in shells that end at once; what stands for it is the holder of its claim.
+    """
+    given = from_shell()
+    if given.claim is not None:
+        record = standing(board.log.history(given.claim.path, given.claim.noun))
+        if record is not None and record["event"] == "claimed" and record["at"] == given.claim.epoch:
+            return Actor(given.by, str(record["holder"]))
+    return given
+
+
 class Work:
     """One run of one item, from the claim to the end of all that was started for it."""
 
-    def __init__(self, task: Task) -> None:
+    def __init__(self, task: Task, show: Callable[[str], object] | None = None) -> None:
+        """`show` is given what a program without a window says, line by line."""
         self.task = task
+        self._show = show
+        self._shown = 0
         self.folder = Path()
         self.epoch = 0
         self._stopped = 0
@@ -113,23 +149,8 @@ class Work:
 
     def _claim(self, lock_id: str) -> None:
         task = self.task
-        data = files.read(task.path)
-        approved = task.rules.approved(task.name, task.noun, data)
-        if isinstance(approved, str):
-            raise Refused(f"{task.name}: {approved}; `baton review` shows it to a person")
-        self.folder = sessions.make(task.board, task.skill, Text(data).title() or Path(task.path).stem)
-        move = Move(task.board, task.path, task.noun, self._origin(), "claimed")
-        move.more = {"session": self.session, "lock": lock_id, "skill": task.skill, "program": task.program.name}
-        move.more["approval"] = approved.at
-        move.also = lambda text: wrote.below_tags(task.board, task.name, text, f"Session: {self.session}")
-        try:
-            self.epoch = make(move, Actor(f"/{task.skill}", holder.identity(), supervised=True))
-        except BaseException:
-            self.folder.rmdir()
-            raise
-
-    def _origin(self) -> str:
-        return origin_of(self.task.board, self.task.path, 0, self.task.noun, list(STARTABLE))
+        actor = Actor(f"/{task.skill}", holder.identity(), supervised=True)
+        self.folder, self.epoch = claimed(task, actor, {"lock": lock_id, "program": task.program.name})
 
     # --- watch ----------------------------------------------------------------------------------------
 
@@ -212,6 +233,8 @@ class Work:
                 return child.wait(LOOK), ""
             except subprocess.TimeoutExpired:
                 pass
+            finally:
+                self._follow(ended=child.returncode is not None)
             now = clock.monotonic()
             if self._stopped:
                 return None, f"stopped by {signal.Signals(self._stopped).name}"
@@ -220,6 +243,18 @@ class Work:
             if (progress := self._progress()) != seen and now - told >= WRITE:
                 seen, told = progress, now
                 self._tell(heartbeat=codec.to_time(clock.now()))
+
+    def _follow(self, *, ended: bool) -> None:
+        """Show what the program has said since the last look: whole lines, and at its end the rest."""
+        if self._show is None or self.task.mode != "headless":
+            return
+        with (self.folder / AGENT_LOG).open("rb") as log:
+            log.seek(self._shown)
+            text = log.read()
+        text = text if ended else text[: text.rfind(b"\n") + 1]
+        self._shown += len(text)
+        for line in text.decode(errors="replace").splitlines():
+            self._show(line)
 
     def _progress(self) -> tuple[object, ...]:
         """What changes while the program works: its request, and the files of its session but for what we write."""
@@ -284,12 +319,26 @@ def prompt(task: Task, folder: Path) -> str:
     """What the program is told; names of files are the only thing in it that is not ours, and are quoted."""
     item = f"#claimed-{task.noun}"
     path, session = shlex.quote(task.path), shlex.quote(str(folder))
+    definition = shlex.quote(task.definition)
+    who = f"You are the agent that the file {definition} describes: read it first. " if task.definition else ""
     return (
-        f"Do the work of the skill /{task.skill}. The request is the file {path}: read it first. It is claimed for you "
-        f"({item}). Write what you do into the folder {session}. When the work is done, write the response with "
-        f"`baton respond {path}` and then run `baton tag swap {path} '{item}' '#done-{task.noun}'`. "
+        f"{who}Do the work of the skill /{task.skill}. The request is the file {path}: read it first. It is claimed "
+        f"for you ({item}). Write what you do into the folder {session}. When the work is done, write the response "
+        f"with `baton respond {path}` and then run `baton tag swap {path} '{item}' '#done-{task.noun}'`. "
         "If you cannot do it, say why in the session's folder and end."
     )
+
+
+def inline_steps(task: Task, folder: Path, claim: Claim) -> list[str]:
+    """What is left to do for who does the work without an agent of its own."""
+    under, path, session = (shlex.quote(one) for one in (str(claim), task.path, str(folder)))
+    first = [f"read {shlex.quote(task.definition)}: it says how to work"] if task.definition else []
+    return [
+        *first,
+        f"read {path} and do what it asks; what you write goes into {session}",
+        f"BATON_CLAIM={under} baton respond {path} --summary '…'",
+        f"BATON_CLAIM={under} baton tag swap {path} '#claimed-{task.noun}' '#done-{task.noun}'",
+    ]
 
 
 def _deaf(_number: int, _frame: object) -> None:

@@ -7,17 +7,17 @@ import signal
 from pathlib import Path
 
 from baton import clock, config
-from baton.board import actor, agents, approvals, files, moves, programs, requests, trust
+from baton.board import actor, agents, approvals, debrief, files, moves, programs, requests, trust
 from baton.board.daemon import Daemon, Settings
 from baton.board.dispatch import Route, Routes, way
 from baton.board.items import Items
 from baton.board.order import Slots
 from baton.board.recovery import rules_of
 from baton.board.root import Board, board_of
-from baton.board.work import Task, Work
+from baton.board.work import Task, Work, caller, claimed, inline_steps
 from baton.cli.call import Call, argument, counting, seconds, verb
 from baton.cli.screen import Columns
-from baton.errors import Malformed, NotFound
+from baton.errors import Malformed, NotFound, Refused, safe
 
 TAKEN = Columns(("ITEM", "CLAIM", "WHAT"), folded=True)
 ON_DEAD = argument(
@@ -33,19 +33,26 @@ ON_DEAD = argument(
     argument("--mode", choices=("interactive", "agent", "async"), help="else what the table and the terminal say"),
     argument("--program", metavar="NAME", help="which program is the agent: claude, codex, opencode, or your own"),
     argument("--max-time", metavar="TIME", help="end it after that: 30m, 2h"),
+    argument("--definition", metavar="FILE", help="what kind of agent it is: the program is told to read this first"),
+    argument("--wait", action="store_true", help="ask first: launch the agent, or continue inline?"),
+    argument("--launch", action="store_true", help="answer: launch it (and show what it says)"),
+    argument("--inline", action="store_true", help="answer: I do it myself; it is claimed for who calls this"),
     ON_DEAD,
     examples=(
         "baton run /implement sessions/2026_11_20_LOGIN/IMPLEMENTATION_REQUEST_LOGIN.md",
         "baton run /fix REQUEST.md --mode agent --program codex --max-time 1h",
+        "baton run /implement PLAN.md --wait --definition agents/builder.md",
+        "baton run /implement PLAN.md --launch --json   # the answer of a sub-agent, for a program",
         "baton run /implement          # take what was chosen for the next session",
     ),
     columns=(TAKEN,),
     stored=False,
 )
 def run_skill(call: Call) -> int:
-    """Claim a request, start the agent that does it, watch it, and say how it ended.
+    """Claim a request, start the agent that does it, watch it, and give back its log, its debrief and its outputs.
 
-    Exit 0: it is done. Exit 1: somebody else has it, or it was not done; it is back on the list with the reason.
+    With --wait it asks first whether to launch the agent or to continue inline; without an answer nothing is done, exit
+    3. Exit 0: it is done. Exit 1: somebody else has it, or it was not done; it is back on the list with the reason.
     Exit 3: nobody approved it as it stands now.
     """
     args = call.args
@@ -63,14 +70,49 @@ def run_skill(call: Call) -> int:
         board=board, path=path, noun=route.noun, skill=route.skill,
         program=rows.of(route.skill, args.program, usual=usual),
         mode="interactive" if how.mode == "interactive" else "headless",
-        rules=rules_of(board, args.on_dead), longest=longest,
+        rules=rules_of(board, args.on_dead), longest=longest, definition=_definition(args.definition),
     )  # fmt: skip
-    outcome = Work(task).run(call.screen.hint)
-    if call.screen.as_json:
-        call.screen.document({name: getattr(outcome, name) for name in outcome.__struct_fields__})
-    else:
-        call.screen.hint(f"{outcome.status}: {outcome.reason}")
+    if _chosen(call, task) == "inline":
+        return _inline(call, task)
+    shows = args.wait or args.launch or call.screen.tty
+    outcome = Work(task, call.screen.notice if shows else None).run(call.screen.hint)
+    left = debrief.of(board, path, outcome)
+    call.screen.document(left)
+    call.screen.hint(f"{outcome.status}: {outcome.reason}")
+    call.screen.fields((("log", left.log), ("debrief", left.debrief), *(("output", one) for one in left.outputs)))
+    if left.text:
+        call.screen.line()
+        call.screen.block(left.text, indent="")
     return 0 if outcome.status == "completed" else 1
+
+
+def _chosen(call: Call, task: Task) -> str:
+    """Whether the agent is launched, or who calls does the work: a flag says it, else a person, never silence."""
+    args = call.args
+    if args.launch and args.inline:
+        raise Malformed("--launch and --inline: give one of them")
+    if args.inline or args.launch or not args.wait:
+        return "inline" if args.inline else "launch"
+    question = f"{task.name}: launch {task.program.name} for /{task.skill}, or continue inline?"
+    said = call.screen.choose(question, "launch", "inline")
+    if not said:
+        raise Refused(f"{task.name}: nobody said how it is to be done, so nothing was; say --launch or --inline")
+    return said
+
+
+def _inline(call: Call, task: Task) -> int:
+    """Claim the work for who calls, and say what is to be done."""
+    folder, epoch = claimed(task, caller(task.board), {})
+    claim = actor.Claim(task.name, task.noun, epoch)
+    steps = inline_steps(task, folder, claim)
+    call.screen.document(
+        {"status": "inline", "claim": epoch, "session": task.board.name(str(folder)), "request": task.name,
+         "environment": {"BATON_CLAIM": str(claim)}, "steps": steps}
+    )  # fmt: skip
+    call.screen.line(f"{task.name}: #claimed-{task.noun}, yours (claim {epoch})")
+    for number, step in enumerate(steps, 1):
+        call.screen.line(f"{number}. {step}")
+    return 0
 
 
 @verb(
@@ -128,6 +170,18 @@ def _route(routes: Routes, skill: str) -> Route:
         known = ", ".join(f"/{route.skill}" for route in routes.values())
         raise NotFound(f"{skill}: no row of the dispatch table; there are {known}")
     return found
+
+
+def _definition(file: str | None) -> str:
+    """The absolute path of a file that the program can read."""
+    if file is None:
+        return ""
+    path = str(Path(file).resolve())
+    if not Path(path).is_file() or safe(path) != path:
+        raise NotFound(
+            f"--definition {file}: no file with a name that can be told; name the one that describes the agent"
+        )
+    return path
 
 
 def _cap(text: str) -> tuple[str, int]:

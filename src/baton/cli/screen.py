@@ -179,6 +179,14 @@ class Screen:
         line = sys.stdin.readline()
         return line.strip() if line else None
 
+    def choose(self, question: str, *words: str) -> str:
+        """Which of these a person says, or begins to say; nothing where nobody does."""
+        if self.as_json or not self.tty or not sys.stdin.isatty():
+            return ""
+        print(f"{safe(question)} [{'/'.join(words)}] ", end="", flush=True)
+        said = sys.stdin.readline().strip().lower()
+        return next((word for word in words if said and word.startswith(said)), "")
+
     def document(self, value: Any) -> None:
         """One JSON document."""
         if self.as_json:
