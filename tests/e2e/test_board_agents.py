@@ -286,6 +286,8 @@ ways = {
     "swap": ["tag", "swap", "sessions/OTHER.md", "#needs-fix", "#delegated-fix"],
     "force": ["tag", "swap", "sessions/OTHER.md", "#needs-fix", "#done-fix", "--force"],
     "trust": ["trust", "--yes"],
+    "elsewhere": ["review", "--approve", f"{home}/elsewhere/OTHER.md"],
+    "elsewhere-trust": ["trust", f"{home}/elsewhere", "--yes"],
 }
 hide = '''
 import os, sys, time
@@ -317,10 +319,14 @@ def test_a_real_agent_decides_nothing(play):
     (play.root.parent / "agent.py").write_text(ATTACKER)
     other = play.item("OTHER", "fix", "something else", approve=False)
     (play.root / "TAGS.md").write_text("# nothing that anybody trusted\n")
+    elsewhere = play.root.parent / "elsewhere"  # another board of the same person
+    (elsewhere / ".git").mkdir(parents=True)
+    (elsewhere / "TAGS.md").write_text("# nothing that anybody trusted\n")
+    (elsewhere / "OTHER.md").write_text("# x\n**Tags**: #needs-fix\n")
     play.item("MINE", "implementation", "attack")
     play.daemon()
     told = play.root / "told"
-    wanted = 19 if play.windows == "tmux" else 18
+    wanted = 25 if play.windows == "tmux" else 24
     play.until(lambda: told.is_dir() and len([one for one in told.iterdir() if not one.suffix]) >= wanted)
     for one in sorted(told.iterdir()):
         if not one.suffix:
@@ -328,4 +334,5 @@ def test_a_real_agent_decides_nothing(play):
             assert one.read_text() == "3\n", f"{one.name}: {said}"
             assert "this is for a person" in said or "--force is for people" in said, one.name
     assert play.tags(other) == "**Tags**: #needs-fix #P1"
+    assert (elsewhere / "OTHER.md").read_text() == "# x\n**Tags**: #needs-fix\n"
     assert [one for one in play.log() if one["event"] in {"approved", "trusted"} and one["by"] == "ana"][1:] == []

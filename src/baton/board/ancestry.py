@@ -17,6 +17,7 @@ import msgspec
 
 from baton import config
 from baton.board import moves
+from baton.board.log import Log
 from baton.board.root import Board
 from baton.errors import NotAuthorised
 from baton.stores import holder
@@ -64,6 +65,8 @@ def evidence(board: Board) -> str:
     if not line:
         return "the system does not say from which process this one comes"
     workers, hidden = _workers(board)
+    for other in _others(board):  # an agent of another board is no person here either
+        workers += [one for one in _workers(other)[0] if one.supervised]
     if hidden:
         return f"{hidden} is worked on in another container of this machine, which may be this one's"
     return _related(board, line, workers) or _same_terminal(line, workers) or _same_session(line, workers)
@@ -203,6 +206,16 @@ def _number(terminal: str) -> int:
 
 
 # --- who works ------------------------------------------------------------------------------------
+
+
+def _others(board: Board) -> Iterator[Board]:
+    """The other boards of this user on which a wrapper has a lock; that it is gone, the log tells."""
+    for folder in {lock.parent.parent for lock in Path(config.state_home()).glob("boards/*/workers/*.lock")}:
+        log = Log(str(folder), "")
+        first = next(log.records(), None)
+        log.close()
+        if first is not None and (other := Board(str(first["path"]))).state != board.state:
+            yield other
 
 
 def _workers(board: Board) -> tuple[list[Worker], str]:
