@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from baton.board import ancestry
+from baton.board import ancestry, log
 from baton.board.actor import Actor
 from baton.board.moves import Move, make
 from baton.board.root import board_of
@@ -336,3 +336,18 @@ def test_a_real_agent_decides_nothing(play):
     assert play.tags(other) == "**Tags**: #needs-fix #P1"
     assert (elsewhere / "OTHER.md").read_text() == "# x\n**Tags**: #needs-fix\n"
     assert [one for one in play.log() if one["event"] in {"approved", "trusted"} and one["by"] == "ana"][1:] == []
+
+
+def test_of_a_long_log_only_claims_of_living_processes_are_read(place, monkeypatch):
+    """The log of a board grows for years; asking whether an agent asks may not grow with all that ever claimed."""
+    board, _ = board_of(str(place / "repo/MINE.md"))
+    host, boot = holder.here()
+    gone = next(pid for pid in range(2**22, 2**22 + 9) if not Path(f"/proc/{pid}").exists())
+    for number in range(200):
+        who = f"{host}/{boot}/{gone if number else os.getppid()}/1.abcd/abcd"
+        board.log.append("claimed", f"{number}.md", "fix", holder=who, supervised=1)
+    read, decode = [], log.decode
+    monkeypatch.setattr(log, "decode", lambda line: (read.append(line), decode(line))[1])
+    ancestry.refuse_agents(board)
+    assert [line for line in read if b'"claimed"' in line and b'"0.md"' in line], "it was looked at"
+    assert len(read) < 10

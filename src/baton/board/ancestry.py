@@ -10,19 +10,20 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
 
 from baton import config
-from baton.board import moves
+from baton.board import moves, processes
 from baton.board.log import Log
 from baton.board.root import Board
 from baton.errors import NotAuthorised
 from baton.stores import holder
 
 CLAIM = b"BATON_CLAIM="
+HOLDER = b'"holder":"'
 FARTHEST = 200  # how many parents are looked at
 PATIENCE = 5  # seconds for another program to answer
 UNTOLD = "-"  # where a holder says when its process began, and the system does not tell
@@ -222,7 +223,7 @@ def _workers(board: Board) -> tuple[list[Worker], str]:
     """Who claimed something in this boot and lives, and an item whose worker can't be seen from here."""
     host, boot = holder.here()
     found: dict[tuple[int, str], Worker] = {}
-    for record in board.log.of("claimed", f"/{boot}/"):
+    for record in board.log.of("claimed", f"/{boot}/", _living(host)):
         if str(record["holder"]).count("/") != 4:
             continue
         where, _, pid, started, _ = str(record["holder"]).split("/")
@@ -236,6 +237,18 @@ def _workers(board: Board) -> tuple[list[Worker], str]:
             key = (process.pid, item[0] + "#" + item[1])
             found[key] = Worker(process, item, int(record["at"]), bool(record.get("supervised")))
     return list(found.values()), ""
+
+
+def _living(host: str) -> Callable[[bytes], bool]:
+    """Whether who claimed may live: most of a long log was written by processes that are gone."""
+    here, pids = host.encode(), {str(pid).encode() for pid in processes.table()}
+
+    def likely(line: bytes) -> bool:
+        at = line.find(HOLDER) + len(HOLDER)
+        words = line[at : at + 400].split(b"/", 3)
+        return len(words) < 4 or words[0] != here or words[2] in pids
+
+    return likely
 
 
 def _stands(board: Board, item: tuple[str, str], epoch: int) -> bool:

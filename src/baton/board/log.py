@@ -20,7 +20,7 @@ from baton.stores import holder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     Record = dict[str, str | int]
 
@@ -123,17 +123,19 @@ class Log:
             chain = _checked(self.path, chain, at, line)
             yield {"at": at, **decode(line)}
 
-    def of(self, event: str, word: str = "") -> Iterator[Record]:
+    def of(self, event: str, word: str = "", likely: Callable[[bytes], bool] | None = None) -> Iterator[Record]:
         """The records of one event with a word in them, in order; looked for as bytes, so that a long log is no matter.
 
-        What it finds is not checked against the chain: who decides by it asks `at` or `history`.
+        `likely` looks at the line of such a record, and says whether it is worth reading. What it finds is not checked against the chain: who decides by it asks `at` or `history`.
         """
         if not os.path.exists(self.path):
             return
         number, _ = self._open()
         named, wanted = f'"event":"{event}"'.encode(), word.encode("ascii")
         for at, line in _lines(number, 0):
-            if named in line and wanted in line and (record := decode(line))["event"] == event:
+            if named not in line or wanted not in line or (likely is not None and not likely(line)):
+                continue
+            if (record := decode(line))["event"] == event:
                 yield {"at": at, **record}
 
     def close(self) -> None:
