@@ -23,7 +23,7 @@ from baton.board.items import documents
 from baton.board.moves import STATES, Move, make, standing
 from baton.board.tags import Text, state_of
 from baton.board.template import plain
-from baton.errors import BatonError, Conflict, Malformed, NotFound, Refused, safe
+from baton.errors import BatonError, Conflict, Malformed, NotFound, Refused
 from baton.protocol import codec
 from baton.stores import holder
 
