@@ -15,8 +15,8 @@ from pathlib import Path
 
 import msgspec
 
-from baton import config
-from baton.board import moves, processes
+from baton import config, processes
+from baton.board import moves
 from baton.board.log import Log
 from baton.board.root import Board
 from baton.errors import NotAuthorised

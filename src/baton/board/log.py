@@ -126,7 +126,8 @@ class Log:
     def of(self, event: str, word: str = "", likely: Callable[[bytes], bool] | None = None) -> Iterator[Record]:
         """The records of one event with a word in them, in order; looked for as bytes, so that a long log is no matter.
 
-        `likely` looks at the line of such a record, and says whether it is worth reading. What it finds is not checked against the chain: who decides by it asks `at` or `history`.
+        `likely` looks at the line of such a record, and says whether it is worth reading. What it finds is not checked
+        against the chain: who decides by it asks `at` or `history`.
         """
         if not os.path.exists(self.path):
             return
