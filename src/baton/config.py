@@ -146,6 +146,11 @@ def approval_lasts() -> str:
     return os.environ.get("BATON_APPROVAL_LASTS") or "7d"
 
 
+def hands_on() -> bool:
+    """Whether this process may ask others for work: not where BATON_HANDOFFS=off, set by whoever started it."""
+    return os.environ.get("BATON_HANDOFFS", "") != "off"
+
+
 def session() -> str:
     """The folder of the session that this process belongs to: BATON_SESSION, set by whoever started it."""
     return os.environ.get("BATON_SESSION", "")

@@ -286,3 +286,17 @@ def test_a_name_that_is_no_text_is_one_of_a_file(plain):
     )
     assert run(plain, path)["status"] == "completed"
     assert "#done-" in plain.tags(path)
+
+
+def test_a_run_finishes_alone_unless_it_may_ask_others(plain, agent):
+    agent(
+        'note("asked", baton("request", "new", "fix", "other work"))\n'
+        'note("asked", baton("handoff", "send", "--to", "human", "--task", "x"))\n'
+        'note("asked", baton("run", "/fix", request, "--launch"))'
+    )
+    run(plain, plain.item("alone", "implementation", "x"))
+    assert plain.lines("asked") == ["3", "3", "3"]
+    assert not list((plain.root / "sessions").rglob("FIX_REQUEST*"))
+    run(plain, plain.item("not-alone", "implementation", "x"), "--enable-handoffs")
+    assert plain.lines("asked")[3:] == ["0", "0", "3"]  # it may, and nobody approved that one
+    assert list((plain.root / "sessions").rglob("FIX_REQUEST*"))

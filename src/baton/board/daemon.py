@@ -51,6 +51,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     slots: Slots
     quiet: float = QUIET
     once: bool = False  # end when nothing runs and nothing can start
+    handoffs: bool = False  # whether agents may ask others for work
 
 
 class Daemon:
@@ -218,6 +219,7 @@ class Daemon:
         place = self.places.plain if how.mode == "async" else self.places.windows
         path = self.board.path(item.path)
         argv = [*programs.BATON, "run", f"/{route.skill}", path, "--mode", str(how.mode)]
+        argv += ["--enable-handoffs"] if self.settings.handoffs else []
         job = Job(
             noun=item.noun, item=item.path, request=path, argv=tuple(argv), folder=self.board.root,
             environment={name: value for name, value in config.environment().items() if name not in OWN},

@@ -38,6 +38,8 @@ LOOK = 0.5  # seconds between two looks at what the program does
 WRITE = 5.0  # seconds between two signs of life in the state file
 GRACE = 10.0
 PR_SET_PDEATHSIG = 1
+ALONE = "Finish it alone: others cannot be asked for work."
+WITH_OTHERS = "For work of another kind, ask others: `baton request new SKILL TOPIC` writes a request."
 AGENT_LOG = "agent.log"
 STARTABLE = ("delegated", "next")
 
@@ -54,6 +56,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     rules: Rules
     longest: float | None = None  # seconds, then it is ended
     definition: str = ""  # a file that says what kind of agent it is
+    handoffs: bool = False  # whether it may ask others for work
 
     @property
     def name(self) -> str:
@@ -204,6 +207,7 @@ class Work:
         argv = programs.command(task.program, task.mode, values)
         claim = Claim(task.name, task.noun, self.epoch)
         more = {"BATON_CLAIM": str(claim), "BATON_SESSION": str(self.folder), "BATON_ROOT": task.board.root}
+        more["BATON_HANDOFFS"] = "on" if task.handoffs else "off"
         environment = programs.environment(task.program, config.environment(), more)
         output: Any = None
         if task.mode == "headless":
@@ -325,7 +329,7 @@ def prompt(task: Task, folder: Path) -> str:
         f"{who}Do the work of the skill /{task.skill}. The request is the file {path}: read it first. It is claimed "
         f"for you ({item}). Write what you do into the folder {session}. When the work is done, write the response "
         f"with `baton respond {path}` and then run `baton tag swap {path} '{item}' '#done-{task.noun}'`. "
-        "If you cannot do it, say why in the session's folder and end."
+        f"{WITH_OTHERS if task.handoffs else ALONE} If you cannot do it, say why in the session's folder and end."
     )
 
 

@@ -15,13 +15,16 @@ from baton.board.order import Slots
 from baton.board.recovery import rules_of
 from baton.board.root import Board, board_of
 from baton.board.work import Task, Work, caller, claimed, inline_steps
-from baton.cli.call import Call, argument, counting, seconds, verb
+from baton.cli.call import Call, alone, argument, counting, seconds, verb
 from baton.cli.screen import Columns
 from baton.errors import Malformed, NotFound, Refused, safe
 
 TAKEN = Columns(("ITEM", "CLAIM", "WHAT"), folded=True)
 ON_DEAD = argument(
     "--on-dead", choices=("requeue", "alert"), default="requeue", help="work of a dead worker: again (3 times), or ask"
+)
+HANDOFFS = argument(
+    "--enable-handoffs", action="store_true", help="agents may ask others for work; else each finishes alone"
 )
 
 
@@ -37,6 +40,7 @@ ON_DEAD = argument(
     argument("--wait", action="store_true", help="ask first: launch the agent, or continue inline?"),
     argument("--launch", action="store_true", help="answer: launch it (and show what it says)"),
     argument("--inline", action="store_true", help="answer: I do it myself; it is claimed for who calls this"),
+    HANDOFFS,
     ON_DEAD,
     examples=(
         "baton run /implement sessions/2026_11_20_LOGIN/IMPLEMENTATION_REQUEST_LOGIN.md",
@@ -71,9 +75,11 @@ def run_skill(call: Call) -> int:
         program=rows.of(route.skill, args.program, usual=usual),
         mode="interactive" if how.mode == "interactive" else "headless",
         rules=rules_of(board, args.on_dead), longest=longest, definition=_definition(args.definition),
+        handoffs=args.enable_handoffs,
     )  # fmt: skip
     if _chosen(call, task) == "inline":
         return _inline(call, task)
+    alone(f"launch {task.program.name}")
     shows = args.wait or args.launch or call.screen.tty
     outcome = Work(task, call.screen.notice if shows else None).run(call.screen.hint)
     left = debrief.of(board, path, outcome)
@@ -127,6 +133,7 @@ def _inline(call: Call, task: Task) -> int:
     argument("--windows", choices=("auto", "tmux", "plain"), default="auto", help="where agents run"),
     argument("--socket", metavar="NAME", help="the tmux server to use, as in tmux -L"),
     argument("--once", action="store_true", help="end when nothing waits and nothing runs"),
+    HANDOFFS,
     ON_DEAD,
     examples=(
         "baton run --monitor-tags",
@@ -155,6 +162,7 @@ def run_monitor_tags(call: Call) -> int:
         ),
         quiet=seconds(args.quiet, "--quiet"),
         once=args.once,
+        handoffs=args.enable_handoffs,
     )
     daemon = Daemon(Items(board, folder), agents.places(board, args.windows, args.socket), settings, call.screen.hint)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):

@@ -14,7 +14,7 @@ from baton import config
 from baton.cli.exits import code_of
 from baton.cli.screen import Columns, Screen, complain, in_store
 from baton.cli.verbs import VERBS, function
-from baton.errors import BatonError, Malformed, NotFound
+from baton.errors import BatonError, HandoffsDisabled, Malformed, NotFound
 from baton.protocol import codec
 
 if TYPE_CHECKING:
@@ -50,6 +50,15 @@ def verb(
 ) -> Callable[[Callable[[Call], int]], Verb]:
     """Make a function a verb; its docstring is the help."""
     return lambda function: Verb(function, arguments, examples, columns, stored)
+
+
+def alone(what: str) -> None:
+    """Refuse to hand work on where whoever started this process said that it finishes alone."""
+    if not config.hands_on():
+        raise HandoffsDisabled(
+            f"{what}: this run finishes alone; do it yourself, or say in the response what is left. A person lets "
+            "it ask others with `baton run /SKILL FILE --enable-handoffs`"
+        )
 
 
 def counting(least: int) -> Callable[[str], int]:

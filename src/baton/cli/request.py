@@ -9,7 +9,7 @@ from baton.board.actor import from_shell
 from baton.board.root import Board, board_of
 from baton.board.tags import EFFORTS, PRIORITIES, effort, priority
 from baton.cli import given
-from baton.cli.call import Call, argument, verb
+from baton.cli.call import Call, alone, argument, verb
 from baton.cli.screen import Columns
 from baton.errors import Malformed
 
@@ -38,6 +38,7 @@ def request_new(call: Call) -> int:
     counts after `baton trust`; a skill without one gets the general form.
     """
     args = call.args
+    alone("write a request")
     board, _ = board_of(".")
     wish = requests.Wish(args.skill, args.topic, _fields(args.field), tuple(args.weight), args.folder)
     made = requests.new(board, wish, from_shell())

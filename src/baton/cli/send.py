@@ -11,7 +11,7 @@ import msgspec
 
 from baton import clock, errors
 from baton.cli import given
-from baton.cli.call import Call, argument, counting, seconds, verb
+from baton.cli.call import Call, alone, argument, counting, seconds, verb
 from baton.cli.records import moved, next_step, record, variable
 from baton.errors import Malformed, TimedOut, Unfinished, UnknownAgent
 from baton.lifecycle import State
@@ -72,6 +72,7 @@ def handoff_send(call: Call) -> int:
 
     With --wait the answer is printed; exit 124 when it does not come in time (the work goes on).
     """
+    alone("send a handoff")
     patience = seconds(call.args.wait, "--wait") if call.args.wait else inf
     request = _request(call)
     limits = Limits(approve=("*",)) if call.args.approval else None
