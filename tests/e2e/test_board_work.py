@@ -300,3 +300,30 @@ def test_a_run_finishes_alone_unless_it_may_ask_others(plain, agent):
     run(plain, plain.item("not-alone", "implementation", "x"), "--enable-handoffs")
     assert plain.lines("asked")[3:] == ["0", "0", "3"]  # it may, and nobody approved that one
     assert list((plain.root / "sessions").rglob("FIX_REQUEST*"))
+
+
+FORGES = """
+import glob, json, os, subprocess, sys, time
+root, victim = os.environ["BATON_ROOT"], {}
+for file in glob.glob(root + "/sessions/*/.state.json"):
+    state = json.load(open(file))
+    if state["request"].endswith("victim.md"):
+        victim = state
+os.environ["BATON_CLAIM"] = f"{victim['request']}#{victim['noun']}:{victim['claim']}"
+words = ["tag", "swap", victim["request"], "#claimed-implementation", "#done-implementation"]
+done = subprocess.run([sys.executable, "-P", "-m", "baton", *words], capture_output=True, text=True)
+open("forged", "w").write(f"{done.returncode} {done.stdout}{done.stderr}")
+"""
+
+
+def test_a_claim_that_another_program_was_given_is_no_right(plain):
+    victim, path = plain.item("victim", "implementation", "SLOW"), plain.item("one", "implementation", "x")
+    argv = [sys.executable, "-P", "-m", "baton", "run", "/implement", str(victim), "--mode", "agent"]
+    with subprocess.Popen(argv, cwd=plain.root, env=plain.environment, stderr=subprocess.DEVNULL) as wrapper:
+        plain.until(lambda: [one for one in plain.processes() if one[1].startswith("sleep")])
+        (plain.root.parent / "agent.py").write_text(FORGES)
+        run(plain, path, code=1)
+        tags = plain.tags(victim)
+        wrapper.terminate()
+    assert "1 error: sessions/victim.md: process" in (plain.root / "forged").read_text()
+    assert tags == "**Tags**: #claimed-implementation #P1"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from baton.board import files
 from baton.board import log as records
-from baton.board.actor import same_process
+from baton.board.actor import comes_from, same_process
 from baton.board.tags import HEAD, LEGAL, Tag, Text, refusal, replaced, state_of
 from baton.errors import BatonError, Conflict, Fenced, Held, NotFound, Refused
 from baton.stores import holder
@@ -262,3 +262,11 @@ def _current(move: Move, actor: Actor) -> None:
     if mine is not None and (record is None or record["at"] != mine.epoch):
         move.board.log.append(LATE, move.name, move.noun, by=actor.by, epoch=mine.epoch, to=move.to or REMOVED)
         raise Fenced(f"{move.name}: claim {mine.epoch} is over, a newer one counts; nothing was changed")
+    if mine is None or record is None or not record.get("supervised"):
+        return
+    owner = str(record["holder"])
+    if holder.life(owner) == "alive" and not comes_from(int(owner.split("/")[2])):
+        raise Held(
+            f"{move.name}: {holder.readable(owner)} holds it (claim {mine.epoch}), and this process does not come from "
+            "it, though BATON_CLAIM says so; who works on something else unsets it"
+        )
