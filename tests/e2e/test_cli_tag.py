@@ -299,3 +299,25 @@ def test_await_tag_needs_a_tag(baton):
     code, _, err = baton("await-tag", FIX)
     assert code == 2
     assert "FILE and TAG" in err
+
+
+@pytest.mark.parametrize("name", ["agent.py", ".hidden.md", "notes"])
+def test_what_is_no_markdown_file_gets_no_tags_line(baton, place, name):
+    (place / name).write_text("import os\n")
+    code, out, err = baton("tag", "add", name, "needs-fix")
+    assert (code, out) == (2, "")
+    assert "one that ends in .md" in err
+    assert (place / name).read_text() == "import os\n"
+
+
+@pytest.mark.parametrize(("name", "meant"), [("neds-fix", "needs"), ("claimd-fix", "claimed"), ("area-ui", "")])
+def test_a_state_that_is_misspelled_is_noticed(baton, name, meant):
+    code, _, err = baton("tag", "add", FIX, name)
+    assert code == 0
+    assert err == (f"#{name} is a word like any other: did you mean #{meant}-…?\n" if meant else "")
+
+
+def test_what_is_required_is_all_that_is_asked_for(baton):
+    code, _, err = baton("tag", "find")
+    assert code == 2
+    assert "required: TAG;" in err

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from os.path import basename
+
 from baton.board import moves
 from baton.board.moves import Move
 from baton.board.root import board_of
-from baton.board.tags import Tag, Text, added, is_name, refusal, replaced, state_of
+from baton.board.tags import STATES, Tag, Text, added, is_name, refusal, replaced, state_of
+from baton.board.tree import is_document
 from baton.errors import Conflict, Malformed, NotAuthorised, NotFound, Refused
 
 TYPE_CHECKING = False
@@ -79,6 +82,9 @@ def read_names(text: str) -> list[str]:
 def add(place: Place, names: list[str], actor: Actor) -> Done:
     """Put tags on the Tags line; of the lifecycle only `needs-X`, which puts work on the list."""
     _legal(place, [], names)
+    if not is_document(basename(place.path)):
+        cure = "name a Markdown file: one that ends in .md and is not hidden"
+        raise Malformed(f"{place.path}: nobody looks for tags there, and a Tags line could spoil it; {cure}")
 
     def edit(data: bytes) -> bytes:
         for name in names:
@@ -220,6 +226,16 @@ def _done(names: list[str], positions: list[int]) -> Done:
     item = next((item for name in names if (item := state_of(name)) is not None), None)
     state, noun = item or ("", "")
     return Done(state, noun, positions[0] if positions else 0, changed=bool(positions))
+
+
+def meant(name: str) -> str:
+    """The state of work that a name misspells; none where it is one, or is like none."""
+    head, hyphen, _ = name.partition("-")
+    if not hyphen or head in STATES:
+        return ""
+    from difflib import get_close_matches
+
+    return next(iter(get_close_matches(head, STATES, n=1, cutoff=0.8)), "")
 
 
 def read_pattern(text: str) -> str:

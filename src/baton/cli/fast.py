@@ -105,7 +105,11 @@ def add(given: Any) -> int:
     """`tag add`."""
     names = tagging.read_names(given.words[1])
     place, actor = _place(given)
-    return _said(given, place, tagging.add(place, names, actor))
+    code = _said(given, place, tagging.add(place, names, actor))
+    for name in names:
+        if state := tagging.meant(name):
+            print(f"#{name} is a word like any other: did you mean #{state}-…?", file=sys.stderr)
+    return code
 
 
 def remove(given: Any) -> int:

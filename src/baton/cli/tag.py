@@ -84,7 +84,13 @@ def tag_swap(call: Call) -> int:
 
 @verb(
     argument("tag", metavar="TAG", help="'#needs-fix', or with * for any text: '#needs-*'"),
-    argument("paths", nargs="*", metavar="PATH", help="folders or files; else ./sessions, or here where there is none"),
+    argument(
+        "paths",
+        nargs="*",
+        default=[],
+        metavar="PATH",
+        help="folders or files; else ./sessions, or here where there is none",
+    ),
     argument("--context", action="store_true", help="show the line of each tag, and those around it"),
     argument("--tags-only", action="store_true", help="only on Tags lines, not within the text"),
     examples=(
