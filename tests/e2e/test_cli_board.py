@@ -53,3 +53,31 @@ def test_what_was_done_on_the_board_is_queried_verified_and_exported(documents, 
     code, _, err = baton("audit", "verify")
     assert code == 3
     assert "not what was written there" in err
+
+
+def test_people_are_shown_what_people_read(baton, documents, place):
+    board(baton, place)
+    baton("tag", "swap", "x.md", "needs-fix", "delegated-fix")
+    (record,) = (one for one in documents("audit", "query", "--item", "x.md") if one["event"] == "approved")
+    _, out, _ = baton("audit", "query", "--item", "x.md")
+    assert record["body"] not in out
+    assert str(record["expires"]) not in out
+    assert ", expires 20" in out
+
+
+def test_a_repository_without_tags_is_not_asked_for_a_store(baton, place):
+    (place / ".git").mkdir()
+    code, _, err = baton("recover", "--dry-run")
+    assert (code, err) == (0, "no tagged work is stuck\n")
+
+
+def test_a_cap_on_a_skill_that_is_none_is_refused(baton, place):
+    code, _, err = baton("run", "--monitor-tags", "--once", "--cap", "/fxi=1")
+    assert code == 1
+    assert "/fxi: no row of the dispatch table; there are" in err
+
+
+def test_an_agent_that_has_ended_leads_to_its_log(baton, place):
+    code, _, err = baton("agents", "attach", "agent-fix-1")
+    assert code == 1
+    assert "agent.log of its session" in err

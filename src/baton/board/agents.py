@@ -84,8 +84,9 @@ def find(board: Board, where: Places, word: str) -> tuple[Agent, Windows | None,
     fits = [one for one in agents if word in {one.window, one.name, one.item, str(one.claim)}]
     fits = fits or [one for one in agents if one.window.startswith(word) or one.name.startswith(word)]
     if len(fits) != 1:
-        known = ", ".join(one.window or one.name for one in agents[:10]) or "none runs"
-        raise NotFound(f"{word[:80]!r}: {'several agents' if fits else 'no agent'} of that name; there are: {known}")
+        known = ", ".join(one.window or one.name for one in agents[:10])
+        cure = f"there are: {known}" if known else "none runs; what an ended one said is in agent.log of its session"
+        raise NotFound(f"{word[:80]!r}: {'several agents' if fits else 'no agent'} of that name; {cure}")
     for place, window in where.all():
         if window.name == fits[0].window:
             return fits[0], place, window

@@ -103,8 +103,8 @@ def way(mode: Mode, *, shows: bool, attached: bool) -> Way:
     if mode == "async":
         return Way("async")
     if mode == "interactive" and not shows:
-        cure = "install tmux, or do this one yourself with `baton run`"
-        return Way(None, f"it has to wait for a person in a window, and there is no tmux here; {cure}")
+        cure = "install tmux or leave out `--windows plain`, or do it yourself: `baton run /SKILL FILE` in a terminal"
+        return Way(None, f"it needs a window in which a person can answer, and there is none here; {cure}")
     if mode == "interactive/agent":
         return Way("interactive" if shows and attached else "agent")
     return Way(mode)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 TRAIL = Columns(("TIME", "ITEM", "EVENT", "BY", "WHAT"), of="--item", spare=("BY",), folded=True)
 FILE = "board.jsonl"
 KNOWN = frozenset({"at", "time", "event", "path", "noun", "by", "prev", "chain"})
+MACHINES = frozenset({"body", "words", "lock", "holder", "agent", "supervised"})  # --json has them
 
 
 def board_here() -> Board | None:
@@ -55,7 +56,10 @@ def query(call: Call, item: str, limit: int) -> None:
 
 
 def _rest(record: Record) -> str:
-    return ", ".join(f"{name} {value}" for name, value in record.items() if name not in KNOWN and value != "")
+    said = {name: value for name, value in record.items() if name not in KNOWN | MACHINES and value != ""}
+    if "expires" in said:
+        said["expires"] = f"{to_time(int(said['expires'])):%Y-%m-%d %H:%M}"
+    return ", ".join(f"{name} {value}" for name, value in said.items())
 
 
 def verified() -> dict[str, Any]:

@@ -152,12 +152,15 @@ def run_monitor_tags(call: Call) -> int:
     board, folder = board_of(args.folder)
     if not Path(folder).is_dir():
         raise NotFound(f"{folder}: no folder; name the tree to look after")
+    caps = dict(map(_cap, args.cap))
+    for skill in caps:
+        _route(requests.routes(board), f"/{skill}")  # a cap on a skill that is misspelled would be none
     settings = Settings(
         routes=lambda: requests.routes(board),
         rules=rules_of(board, args.on_dead),
         slots=Slots(
             agents=args.max_agents if args.max_agents is not None else os.cpu_count() or 1,
-            skills=dict(map(_cap, args.cap)),
+            skills=caps,
             pause=seconds(args.pause, "--pause"),
         ),
         quiet=seconds(args.quiet, "--quiet"),

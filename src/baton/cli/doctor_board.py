@@ -53,7 +53,7 @@ def _log(board: Board) -> Check:
 
 def _settings(board: Board) -> Iterator[Check]:
     changed = [one.name for one in trust.changes(board)]
-    said = f"{', '.join(changed[:5])} do not count" if changed else "all that is there counts"
+    said = f"what does not count yet: {', '.join(changed[:5])}" if changed else "all that is there counts"
     yield Check("trust", not changed, said, "look at them with `baton trust`", optional=True)
     try:
         routes = requests.routes(board)

@@ -37,9 +37,10 @@ def recover(call: Call) -> int:
     is gone is done if its response is there, else back in the queue while its approval stands, three times at most.
     """
     from baton.cli.audit_board import board_here
+    from baton.cli.beside import marked_board
     from baton.cli.recovered import recover_board
 
-    if (board := board_here()) is not None:
+    if (board := board_here() or (marked_board() if call.missing else None)) is not None:
         recover_board(call, board, STUCK)
         if call.missing:
             return 0
