@@ -179,6 +179,13 @@ def test_a_file_of_ours_that_was_changed_is_shown_and_left_unless_forced(root, b
     assert path.read_text() == ours
 
 
+def test_what_was_written_below_our_text_is_a_change_of_it(root, documents):
+    documents("init")
+    with (root / "TAGS.md").open("a") as file:
+        file.write("more\n")
+    assert whats(documents)["TAGS.md"] == "changed"
+
+
 def test_the_block_of_an_earlier_version_is_updated_in_its_place(root, documents):
     documents("init")
     old = b"old words\r\n"

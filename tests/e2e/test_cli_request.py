@@ -69,10 +69,13 @@ def test_text_may_come_from_standard_input(baton, monkeypatch):
         (["request", "new", "fix", "x", "--field", "wat=1"], "it has"),
         (["request", "new", "fix", "x", "--weight", "P9"], "no weight"),
         (["request", "new", "fix", "x", "--in", "/"], "not a folder of the board"),
+        (["request", "new", "fix", "x", "--in", "file"], "a file stands there"),
+        (["request", "new", "fix", "x", "--in", "file/below"], "a file stands there"),
         (["respond", "x.md", "--status", "Great"], "invalid choice"),
     ],
 )
 def test_wrong_use_says_the_cure(baton, words, said):
+    Path("file").touch()
     code, _, err = baton(*words)
     assert code == 2
     assert said in err
@@ -83,3 +86,29 @@ def test_an_empty_list_says_what_to_do(baton):
     code, out, err = baton("request", "list")
     assert (code, out) == (0, "")
     assert "`baton request new SKILL TOPIC`" in err
+
+
+def test_a_folder_that_is_not_there_is_no_empty_one(baton):
+    code, _, err = baton("request", "list", "nowhere")
+    assert code == 1
+    assert "nowhere: no such folder" in err
+
+
+@pytest.mark.parametrize(
+    ("skill", "said"),
+    [
+        ("fxi", "§TAG_DISPATCH has no row for #fxi, so no agent will be started for it; did you mean fix?"),
+        ("garden", "§TAG_DISPATCH has no row for #garden, so no agent will be started for it\n"),
+        ("review", "#review is for people: no agent is started for it"),
+    ],
+)
+def test_who_asks_for_what_no_agent_does_is_told(baton, skill, said):
+    code, _, err = baton("request", "new", skill, "x")
+    assert code == 0
+    assert said in err
+    assert "§TAG_DISPATCH" not in baton("request", "new", "fix", "x")[2]
+
+
+def test_letters_with_marks_stay_letters_in_a_name(baton):
+    _, out, _ = baton("request", "new", "fix", "Über die Straße")
+    assert out.split("  ")[0].endswith("_FIX_UBER_DIE_STRASSE/FIX_REQUEST_UBER_DIE_STRASSE.md")

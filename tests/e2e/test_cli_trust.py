@@ -134,3 +134,9 @@ def test_a_person_sees_it_and_says_yes(repo, answer, trusted):
     assert b"+a \\u{1b}]0;evil\\u{7} and \\u{202e}txt" in said
     board, _ = board_of(str(repo))
     assert (names(board) == []) == trusted
+
+
+def test_a_folder_that_is_not_there_is_none_that_is_trusted(baton):
+    code, _, err = baton("trust", "nowhere")
+    assert code == 1
+    assert "nowhere: no such folder" in err

@@ -351,12 +351,19 @@ def test_a_request_that_was_there_already_is_looked_at_first(board):
         ("# t\n## Context\nc\n## Topic\nit\n", "it"),
         ("# t\n\n> quoted\n", "quoted"),
         ("# t\n## 3. Tasks\n- [ ] one\n", "one"),
+        ("# t\n## 4. Acceptance Criteria\n- [ ]\n- [ ] it works\n", "it works"),
+        ("# t\n**Tags**: #x\nSession: sessions/A\n\n## 5. Requesting Session\n*   **Session**: sessions/A\n", ""),
+        ("# t\nSession: sessions/A\n\nwords\n\n## Recovery\n*   **Reason**: gone\n", "words"),
         ("# t\n", ""),
         ("", ""),
     ],
 )
 def test_one_line_says_what_it_is_about(text, said):
     assert first_line(text.encode()) == said
+
+
+def test_of_sections_that_are_named_no_other_speaks():
+    assert first_line(b"# t\n## Raised\n*   **Date**: today\n", "What Changed") == ""
 
 
 # --- alerts ---------------------------------------------------------------------------------------

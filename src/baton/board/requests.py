@@ -184,7 +184,10 @@ def inside(board: Board, folder: str) -> Path:
         raise Malformed(f"{folder}: not a folder of the board {board.root}; name one below it")
     if safe(real) != real:
         raise Malformed(f"{real}: letters in its name that nobody sees; rename it")
-    Path(real).mkdir(parents=True, exist_ok=True)
+    try:
+        Path(real).mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError):
+        raise Malformed(f"{folder}: a file stands there, or above it; name a folder of the board") from None
     return Path(real)
 
 

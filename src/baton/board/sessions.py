@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import unicodedata
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -52,7 +53,13 @@ class SessionState(msgspec.Struct, frozen=True, kw_only=True):
 def folder_name(skill: str, topic: str, now: int) -> str:
     """`YYYY_MM_DD_NAME`, out of letters that are safe everywhere."""
     day = codec.iso(now)[:10].replace("-", "_")
-    return f"{day}_{_ODD.sub('_', f'{skill}_{topic}'.upper()).strip('_')[:LONGEST].strip('_') or 'WORK'}"
+    return f"{day}_{safe_name(f'{skill}_{topic}')[:LONGEST].strip('_') or 'WORK'}"
+
+
+def safe_name(words: str) -> str:
+    """Words as a part of a file name: A to Z, digits and `_`; a letter with a mark, such as ü, loses only the mark."""
+    bare = "".join(one for one in unicodedata.normalize("NFKD", words) if not unicodedata.combining(one))
+    return _ODD.sub("_", bare.upper()).strip("_")
 
 
 def make(board: Board, skill: str, topic: str) -> Path:

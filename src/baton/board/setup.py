@@ -42,6 +42,7 @@ REASONS: dict[What, str] = {
 }
 
 _SEAL = re.compile(rb"\n<!-- written by `baton init`, sha256 ([0-9a-f]{64}); who changes it keeps it -->\n?\Z")
+_SEALED = b"\n<!-- written by `baton init`, sha256 "
 _BLOCK = re.compile(
     rb"<!-- begin `baton init`, sha256 ([0-9a-f]{64}) -->\r?\n(.*?)<!-- end `baton init` -->(?:\r?\n|\Z)", re.DOTALL
 )
@@ -189,7 +190,7 @@ def _sealed(before: bytes | None, text: bytes) -> tuple[What, bytes]:
         return "as it is", before
     seal = _SEAL.search(plain)
     if seal is None:
-        return "not ours", after
+        return ("changed" if _SEALED in plain else "not ours"), after
     return ("updated" if _digest(plain[: seal.start()]) == seal[1] else "changed"), after
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from baton.board import trust
 from baton.board.answered import OWN, TEMPLATES
 from baton.board.root import Board
+from baton.board.sessions import safe_name
 from baton.board.tags import Text, escaped, state_of
 from baton.errors import Malformed, safe
 from baton.protocol import codec
@@ -27,7 +28,6 @@ _HEADING = re.compile(r"##+ (?:\d+\. )?(.{1,60})")
 _LIST = re.compile(r"-(?: \[ \])?")
 _OPENS = re.compile(r"<(?=[A-Za-z!/?])")
 _WORD = re.compile(r"\{([a-z]+)\}")
-_ODD = re.compile(r"[^A-Z0-9]+")
 
 
 def read(board: Board, noun: str, kind: str) -> str:
@@ -50,7 +50,7 @@ def file_name(noun: str, kind: str) -> str:
 
 def topic_name(topic: str) -> str:
     """A topic as a part of a file name, out of letters that are safe everywhere."""
-    return _ODD.sub("_", topic.upper()).strip("_")[:NAME].strip("_") or "UNTITLED"
+    return safe_name(topic)[:NAME].strip("_") or "UNTITLED"
 
 
 def plain(text: str) -> str:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from baton.board import requests
 from baton.board.actor import from_shell
+from baton.board.dispatch import BY_PERSONS
 from baton.board.root import Board, board_of
 from baton.board.tags import EFFORTS, PRIORITIES, effort, priority
 from baton.cli import given
 from baton.cli.call import Call, alone, argument, verb
 from baton.cli.screen import Columns
-from baton.errors import Malformed
+from baton.errors import Malformed, NotFound
 
 if TYPE_CHECKING:
     from baton.board.requests import Made
@@ -43,8 +45,23 @@ def request_new(call: Call) -> int:
     wish = requests.Wish(args.skill, args.topic, _fields(args.field), tuple(args.weight), args.folder)
     made = requests.new(board, wish, from_shell())
     _said(call, board, made, f"{made.path}  #needs-{made.noun}")
-    call.screen.hint(f"`baton review` approves it; write what is missing into {made.path} first")
+    call.screen.hint(_next_step(board, made))
     return 0
+
+
+def _next_step(board: Board, made: Made) -> str:
+    """What becomes of a request that was just written."""
+    if made.noun in BY_PERSONS:
+        return f"#{made.noun} is for people: no agent is started for it, and `baton tag find '#needs-*'` lists it"
+    step = f"`baton review` approves it; write what is missing into {made.path} first"
+    skills = {route.noun: route.skill for route in requests.routes(board).values()}
+    if made.noun in skills:
+        return step
+    from difflib import get_close_matches
+
+    close = get_close_matches(made.noun, [*skills, *skills.values()], n=1)
+    meant = f"; did you mean {close[0]}?" if close else ""
+    return f"{step}\n§TAG_DISPATCH has no row for #{made.noun}, so no agent will be started for it{meant}"
 
 
 @verb(
@@ -56,6 +73,8 @@ def request_new(call: Call) -> int:
 def request_list(call: Call) -> int:
     """List the requests of this board, and where each stands."""
     board, real = board_of(call.args.folder or ".")
+    if not Path(real).is_dir():
+        raise NotFound(f"{call.args.folder}: no such folder; name one of the board {board.root}")
     found = list(requests.listed(board, real if call.args.folder else ""))
     names = [[tag.name for tag in text.own()] for _, _, text in found]
     rows = [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator
+from pathlib import Path
 
 from baton.board import trust as trusting
 from baton.board.actor import from_shell
@@ -11,8 +12,9 @@ from baton.board.ancestry import refuse_agents
 from baton.board.root import board_of
 from baton.board.trust import Change
 from baton.cli.call import Call, argument, verb
+from baton.cli.records import counted
 from baton.cli.screen import Columns
-from baton.errors import Refused
+from baton.errors import NotFound, Refused
 
 CHANGES = Columns(("FILE", "CHANGE", "LINES"))
 
@@ -31,7 +33,9 @@ def trust(call: Call) -> int:
     What changed since you trusted them is shown as a difference. What was shown is what is trusted: a file that
     changes later counts no more until you look again. Agents are refused; without an answer nothing is trusted, exit 3.
     """
-    board, _ = board_of(call.args.folder)
+    board, folder = board_of(call.args.folder)
+    if not Path(folder).is_dir():
+        raise NotFound(f"{call.args.folder}: no such folder; name one of the repository")
     found = trusting.changes(board)
     rows = [(one.name, _what(one), str(_lines(one))) for one in found]
     call.screen.table(CHANGES, rows, (_document(one) for one in found))
@@ -47,10 +51,10 @@ def trust(call: Call) -> int:
             call.screen.heading(f"{one.name} ({_what(one)})")
             for line in difference(one.before, one.after):
                 call.screen.line(line, {"+": "good", "-": "bad"}.get(line[:1], ""))
-        if not call.screen.ask(f"Trust these {len(found)} files as they are shown?"):
+        if not call.screen.ask(f"Trust what is shown, {counted(len(found), 'file')}?"):
             raise Refused("nothing was trusted; say y when you are asked, or run it with --yes")
     trusting.trust(board, found, from_shell())
-    call.screen.hint(f"{len(found)} files of {board.root} count as they are now")
+    call.screen.hint(f"{counted(len(found), 'file')} of {board.root}: what stands there now counts")
     return 0
 
 
