@@ -24,9 +24,11 @@ def help_on(words: list[str], *, asked: bool) -> int:
     for heading, group in GROUPS.items():
         print(heading)
         for verb, (_, what) in group.items():
-            print(f"  {verb:<16} {what}")
+            print(f"  {verb:<18} {what}")
         print()
-    print("baton VERB --help explains a verb with an example. Every verb takes --json and --store URL.")
+    print(
+        "baton VERB --help explains a verb with an example. Every verb takes --json, those about a store --store URL."
+    )
     if not asked:
         print("New here? Try: baton demo")
     return 0

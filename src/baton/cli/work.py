@@ -151,7 +151,11 @@ class Log:
     examples=('baton run --app shop:relay triage "please refund me"', "baton run --app shop:relay --resume 3fa2c81b"),
 )
 def run(call: Call) -> int:
-    """Run one workflow in this process and print the answer. On a terminal, its steps are told meanwhile."""
+    """Run one workflow in this process and print the answer. On a terminal, its steps are told meanwhile.
+
+    With tags in Markdown files, `baton run /SKILL FILE` does a request, and `baton run --monitor-tags` is the daemon;
+    each has its own --help.
+    """
     args = call.args
     _fit(args)
     relay = application(call)
