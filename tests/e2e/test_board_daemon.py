@@ -65,7 +65,7 @@ def test_two_daemons_start_nothing_twice_and_the_second_takes_over(play):
     first, second = play.daemon(), play.daemon()
     paths = [play.item(f"n{number}", "implementation", "easy") for number in range(4)]
     play.until(lambda: len(play.lines("effects")) >= 2)
-    play.until(lambda: "stands by" in play.said())
+    play.until(lambda: "stands by" in play.said(), 20)
     stands_by = play.said().split("(process ")[1].split(")")[0]
     (first if str(first.pid) == stands_by else second).kill()
     play.until(lambda: all("#done-" in play.tags(path) for path in paths))
