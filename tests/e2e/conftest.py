@@ -1,5 +1,6 @@
 """The command line in this process, and a board of its own whose agents are scripts."""
 
+import contextlib
 import json
 import os
 import shutil
@@ -188,7 +189,8 @@ class Play:
                 ["tmux", "-L", self.socket, "kill-server"], env=self.environment, capture_output=True, check=False
             )
         for pid, _ in self.processes():
-            os.kill(pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):  # it ended by itself
+                os.kill(pid, signal.SIGKILL)
 
 
 WINDOWS = ["plain", pytest.param("tmux", marks=pytest.mark.proof("tmux"))]

@@ -109,7 +109,7 @@ def test_caps_hold_and_whoever_waits_is_told(plain):
     second = plain.item("b", "implementation", "easy")
     third = plain.item("c", "fix", "easy")
     plain.daemon("--max-agents", "3", "--cap", "/implement=1")
-    plain.until(lambda: "#done-" in plain.tags(third))
+    plain.until(lambda: "#done-" in plain.tags(third), 20)
     plain.until(lambda: "sessions/b.md#implementation: waits: " in plain.said())
     plain.until(lambda: len(plain.lines("begun")) == 2)
     assert set(plain.lines("begun")) == {"sessions/a.md#implementation", "sessions/c.md#fix"}
