@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -327,3 +328,33 @@ def test_a_claim_that_another_program_was_given_is_no_right(plain):
         wrapper.terminate()
     assert "1 error: sessions/victim.md: process" in (plain.root / "forged").read_text()
     assert tags == "**Tags**: #claimed-implementation #P1"
+
+
+def test_a_full_disk_ends_no_daemon(plain):
+    daemon = plain.daemon()
+    first = plain.item("first", "implementation", "easy")
+    plain.until(lambda: "#done-" in plain.tags(first))
+    _, most = resource.prlimit(daemon.pid, resource.RLIMIT_FSIZE)
+    resource.prlimit(daemon.pid, resource.RLIMIT_FSIZE, (1500, most))  # room for what it says
+    second = plain.item("second", "implementation", "easy")
+    plain.until(lambda: "tries again" in plain.said())
+    time.sleep(5)
+    assert daemon.poll() is None
+    assert plain.said().count("tries again") == 1
+    assert "#delegated-" in plain.tags(second)
+    resource.prlimit(daemon.pid, resource.RLIMIT_FSIZE, (most, most))
+    plain.until(lambda: "#done-" in plain.tags(second))
+
+
+def test_what_a_skill_took_is_said_though_it_cannot_take_the_rest(plain):
+    paths = [plain.item(name, "implementation", "x", approve=False) for name in "abc"]
+    for path in paths:
+        plain.baton("tag", "swap", str(path), "#needs-implementation", "#next-implementation")
+    os.link(paths[1], plain.root / "second name")
+    rows = {
+        one["item"]: one for one in map(json.loads, plain.baton("run", "/implement", "--json", code=3).splitlines())
+    }
+    said = [rows[f"sessions/{name}.md#implementation"]["what"].split(":")[0] for name in "abc"]
+    assert said == ["claimed", "left", "claimed"]
+    states = [plain.tags(path).split("#")[1].split("-")[0] for path in paths]
+    assert states == ["claimed", "next", "claimed"]

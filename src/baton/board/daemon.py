@@ -27,7 +27,7 @@ from baton.board.recovery import SPAWNED, Finding, Recovery, Rules
 from baton.board.root import Board
 from baton.board.watch import Watch
 from baton.board.windows import Job
-from baton.errors import BatonError, NotFound
+from baton.errors import BatonError, NotFound, StoreError, Unfinished
 
 QUIET = 3.0
 LOOK = 2.0  # seconds between two looks at the workers
@@ -68,6 +68,7 @@ class Daemon:
         self._watch: Watch | None = None
         self._stopped = False
         self._started: int | None = None
+        self._fault = ""  # what the last step failed by
         self._changed = 0.0  # when what waits changed last
         self._looked = self._scanned = self._scan_took = 0.0
         self._again: float | None = None
@@ -86,10 +87,10 @@ class Daemon:
             with Watch(self.items.folder, warn=self._say) as self._watch:
                 self._scan()
                 while not self._stopped:
-                    self._step()
-                    if self.settings.once and self._idle():
+                    went = self._tried()
+                    if self.settings.once and went and self._idle():
                         break
-                    self._take_in(self._patience())
+                    self._take_in(self._patience() if went else LOOK)
         finally:
             os.close(lock)
 
@@ -154,6 +155,18 @@ class Daemon:
         return not self._waiting and not any(window.running for _, window in self.places.all())
 
     # --- what is done -----------------------------------------------------------------------------------
+
+    def _tried(self) -> bool:
+        """Do what is due; a full disk, or a tmux that hangs, ends no daemon: it says so and tries again."""
+        try:
+            self._step()
+        except (StoreError, Unfinished, OSError) as fault:
+            if str(fault) != self._fault:
+                self._say(f"{fault}; the daemon goes on and tries again")
+            self._fault = str(fault)
+            return False
+        self._fault = ""
+        return True
 
     def _step(self) -> None:
         now = clock.monotonic()
@@ -228,7 +241,7 @@ class Daemon:
         self._started = clock.now()
         try:
             window = place.start(job)
-        except BatonError as error:
+        except (BatonError, OSError) as error:
             self._tell((item.path, item.noun), f"/{route.skill} could not be started: {error}")
             return
         self._tell((item.path, item.noun), f"started /{route.skill} in {window.name}")

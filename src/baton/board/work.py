@@ -281,8 +281,8 @@ class Work:
             host, boot, pid, started, _ = holder.identity().split("/")
             self._state = SessionState(
                 pid=int(pid), started=started, boot=boot, host=host, skill=self.task.skill,
-                request=safe(self.task.name),
-                noun=self.task.noun, claim=self.epoch, program=self.task.program.name, begun=codec.to_time(clock.now()),
+                request=safe(self.task.name), noun=self.task.noun, claim=self.epoch, program=self.task.program.name,
+                begun=codec.to_time(clock.now()),
             )  # fmt: skip
         self._state = msgspec.structs.replace(self._state, **fields)
         try:

@@ -16,8 +16,9 @@ from baton.board.recovery import rules_of
 from baton.board.root import Board, board_of
 from baton.board.work import Task, Work, caller, claimed, inline_steps
 from baton.cli.call import Call, alone, argument, counting, seconds, verb
+from baton.cli.exits import code_of
 from baton.cli.screen import Columns
-from baton.errors import Malformed, NotFound, Refused, safe
+from baton.errors import Conflict, Malformed, NotFound, Refused, safe
 
 TAKEN = Columns(("ITEM", "CLAIM", "WHAT"), folded=True)
 ON_DEAD = argument(
@@ -206,18 +207,23 @@ def _take_next(call: Call, board: Board, route: Route) -> int:
     """Take the items that were chosen for the next session of this skill; those of other sessions are only shown."""
     items, rows = Items(board, board.root), []
     items.scan()
+    failed = 0
     for item in items.within("next"):
         name, path = f"{item.path}#{item.noun}", board.path(item.path)
-        found = approvals.standing_approval(board, item.path, item.noun, files.read(path), clock.now())
-        if isinstance(found, str):
-            rows.append((name, 0, f"left: {found}"))
-        elif item.noun != route.noun or found.session not in {"", config.session()}:
-            rows.append((name, 0, f"left: for {found.session or 'its own skill'}"))
-        else:
-            move = moves.Move(board, path, item.noun, "next", "claimed")
-            move.more = {"approval": found.at, "skill": route.skill}
-            rows.append((name, moves.make(move, actor.from_shell()), "claimed"))
+        try:
+            found = approvals.standing_approval(board, item.path, item.noun, files.read(path), clock.now())
+            if isinstance(found, str):
+                rows.append((name, 0, f"left: {found}"))
+            elif item.noun != route.noun or found.session not in {"", config.session()}:
+                rows.append((name, 0, f"left: for {found.session or 'its own skill'}"))
+            else:
+                move = moves.Move(board, path, item.noun, "next", "claimed")
+                move.more = {"approval": found.at, "skill": route.skill}
+                rows.append((name, moves.make(move, actor.from_shell()), "claimed"))
+        except (Conflict, NotFound, Refused, Malformed) as fault:  # what else was claimed has to be said
+            failed = failed or code_of(fault)
+            rows.append((name, 0, f"left: {fault}"))
     call.screen.table(TAKEN, rows, ({"item": name, "claim": claim, "what": what} for name, claim, what in rows))
     if not rows:
         call.screen.hint(f"nothing is tagged #next-{route.noun}; `baton review` chooses work for the next session")
-    return 0
+    return failed
