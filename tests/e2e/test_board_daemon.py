@@ -145,10 +145,10 @@ def test_what_needs_a_window_is_told_of_once_where_there_is_none(board_play):
     path = play.item("tidy", "chores", "easy")
     play.daemon()
     play.until(lambda: [one for one in play.log() if one["event"] == "alert"])
-    play.until(lambda: "waits: it has to wait for a person in a window" in play.said())
+    play.until(lambda: "waits: it needs a window in which a person can answer" in play.said())
     time.sleep(3)
     (alert,) = [one for one in play.log() if one["event"] == "alert"]
-    assert (alert["path"], "there is no tmux" in alert["reason"]) == ("sessions/tidy.md", True)
+    assert (alert["path"], "there is none here" in alert["reason"]) == ("sessions/tidy.md", True)
     assert "#delegated-chores" in play.tags(path)
     assert play.lines("begun") == []
 

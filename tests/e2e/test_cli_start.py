@@ -12,6 +12,7 @@ OURS = {
     *(f"baton.board.{name}" for name in ("actor", "exchange", "files", "heads", "log", "markdown", "moves", "root")),
     *(f"baton.board.{name}" for name in ("tagging", "tags")),
     *(f"baton.{name}" for name in ("cli", "cli.fast", "clock", "config", "digest", "errors", "stores")),
+    "baton.board.tree",
     "baton.stores.holder",
 }
 PYTHONS = {"__future__", "_ctypes", "_sha2", "_sha256", "errno", "fcntl"}
