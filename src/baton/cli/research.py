@@ -54,7 +54,7 @@ def research_cancel(call: Call) -> int:
 
 @verb(
     FILE,
-    argument("job", metavar="ID", help="as the provider shows it"),
+    argument("job", metavar="ID", help="as the provider shows it, in full"),
     examples=("baton research adopt sessions/PLAN/RESEARCH_REQUEST_SIZE.md v1_Chd4",),
     stored=False,
 )
