@@ -115,9 +115,11 @@ def test_one_tag_has_one_skill(plain, agent):
     assert plain.lines("begun") == []
     (plain.root / "TAGS.md").write_text(table + build)
     plain.baton("trust", "--yes")
+    now = plain.item("two", "implementation", "easy")
     plain.daemon()
-    plain.until(lambda: "#done-" in plain.tags(path))
-    assert [one["skill"] for one in events(plain, path, "claimed")] == ["build"]
+    plain.until(lambda: "#done-" in plain.tags(now) and "#needs-" in plain.tags(path))
+    assert [one["skill"] for one in events(plain, now, "claimed")] == ["build"]
+    assert events(plain, path, "claimed") == []  # it was approved for another skill
     assert len({route.skill for route in DEFAULT.values()}) == len(DEFAULT)
     assert not BY_PERSONS & DEFAULT.keys()
 

@@ -46,20 +46,21 @@ def changed(file, old, new):
 
 
 def test_an_approval_is_bound_to_what_the_person_saw(place):
-    terms = Terms(skill="fix", mode="agent", program="ab12", lasts=60)
+    terms = Terms(lasts=60)
     before = clock.now()
     position = approve(move(place), ANA, terms)
     assert b"#delegated-fix #P1 #M" in place.read_bytes()
     found = stands(place)
     assert isinstance(found, Approval)
     assert (found.path, found.noun, found.to, found.by) == ("WORK.md", "fix", "delegated", "ana")
-    assert (found.skill, found.mode, found.program, found.sight.weights) == ("fix", "agent", "ab12", "M P1")
+    assert (found.skill, found.mode, found.sight.weights) == ("fix", "interactive/agent", "M P1")
+    assert found.program.startswith("claude:")
     assert before + 60 * clock.SECOND <= found.expires <= clock.now() + 60 * clock.SECOND
     board, _ = board_of(str(place))
     assert board.log.at(position)["approval"] == found.at < position, "it is written before the tag moves"
-    assert found.misfit("fix", "agent", "ab12") == ""
-    assert "skill 'fix', not 'chores'" in found.misfit("chores", "agent", "ab12")
-    assert "program" in found.misfit("fix", "agent", "other")
+    assert found.misfit("fix", "interactive/agent", found.program) == ""
+    assert "skill 'fix', and by now that is 'chores'" in found.misfit("chores", "interactive/agent", found.program)
+    assert "program" in found.misfit("fix", "interactive/agent", "other")
 
 
 @pytest.mark.parametrize(

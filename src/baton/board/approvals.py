@@ -14,6 +14,7 @@ from baton.board import moves, wrote
 from baton.board.actor import Actor
 from baton.board.ancestry import refuse_agents
 from baton.board.moves import Move
+from baton.board.resolved import resolved
 from baton.board.root import Board
 from baton.board.tags import EFFORTS, PRIORITIES, Text, state_of
 from baton.errors import Conflict, Malformed, Refused
@@ -32,15 +33,9 @@ class Sight(msgspec.Struct, frozen=True):
 
 
 class Terms(msgspec.Struct, frozen=True):
-    """What a person says yes to. What is left out is not looked at later, but for the sight: that is what stands there.
-
-    `program` is a digest of what would be started, `session` whose next skill it is, `lasts` a number of seconds.
-    """
+    """What a person says yes to: what was shown, whose next skill it is, for how many seconds."""
 
     sight: Sight | None = None
-    skill: str = ""
-    mode: str = ""
-    program: str = ""
     session: str = ""
     lasts: float | None = None
 
@@ -69,7 +64,7 @@ class Approval(msgspec.Struct, frozen=True):
             ("program", self.program, program),
         ):
             if said and said != now:
-                return f"it was approved for the {what} {said[:60]!r}, not {now[:60]!r}"
+                return f"it was approved for the {what} {said[:60]!r}, and by now that is {(now or 'none')[:60]!r}"
         return ""
 
 
@@ -89,8 +84,9 @@ def approve(move: Move, actor: Actor, terms: Terms | None = None) -> int:
 
     Where `terms` say what the person saw, and something else stands in the file by now, it is a Conflict.
     """
-    terms = terms or Terms()
     refuse_agents(move.board)
+    terms = terms or Terms()
+    who = dict(zip(("skill", "mode", "program"), resolved(move.board, move.noun), strict=True))
     if (move.origin, move.to in moves.APPROVED) != ("needs", True):
         raise Malformed(f"{move.name}: an approval takes an item from needs to delegated or next, nowhere else")
     if move.line:
@@ -106,7 +102,9 @@ def approve(move: Move, actor: Actor, terms: Terms | None = None) -> int:
         if terms.sight is not None and found != terms.sight:
             raise Conflict(f"{move.name}: it is not what was shown any more; look at it again, then decide")
         if not given or given[-1][0] != found:  # somebody saved it in between
-            given.append((found, log.append(APPROVED, move.name, move.noun, **_record(move, actor, terms, found))))
+            given.append(
+                (found, log.append(APPROVED, move.name, move.noun, **_record(move, actor, terms, found), **who))
+            )
             move.more["approval"] = given[-1][1]
         return data
 
@@ -121,14 +119,13 @@ def approve(move: Move, actor: Actor, terms: Terms | None = None) -> int:
 
 def _record(move: Move, actor: Actor, terms: Terms, found: Sight) -> dict[str, str | int]:
     lasts = codec.seconds(config.approval_lasts() if terms.lasts is None else terms.lasts, "BATON_APPROVAL_LASTS")
-    said = {"skill": terms.skill, "mode": terms.mode, "program": terms.program, "session": terms.session}
     return {
         "to": str(move.to),
         "by": actor.by,
         "body": found.body,
         "weights": found.weights,
         "expires": clock.now() + int(lasts * clock.SECOND),
-        **{name: value for name, value in said.items() if value},
+        **({"session": terms.session} if terms.session else {}),
     }
 
 

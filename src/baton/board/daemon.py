@@ -201,15 +201,15 @@ class Daemon:
     def _candidate(self, item: Item, finding: Finding, routes: Routes) -> Candidate:
         approval, route, held = finding.approval, routes.get(item.noun), ""
         if approval is not None and route is not None:
-            held = self._held(finding, approval, route)
+            held = self._held(finding, route)
         return Candidate(item.path, item.noun, item.weight, approval.time if approval else None, held)
 
-    def _held(self, finding: Finding, approval: Approval, route: Route) -> str:
+    def _held(self, finding: Finding, route: Route) -> str:
         how = way(route.mode, shows=self.places.windows.shows, attached=self.places.windows.attached())
         if how.mode is None:
             self.settings.rules.alert(msgspec.structs.replace(finding, reason=how.reason))
             return how.reason
-        return approval.misfit(route.skill, route.mode, approval.program)
+        return ""
 
     def _running(self, busy: set[tuple[str, str]]) -> list[Running]:
         """Who works: those who claimed, and windows in which somebody is about to."""

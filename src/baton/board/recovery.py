@@ -21,6 +21,7 @@ from baton.board.approvals import Approval
 from baton.board.evidence import Verdict, Worker, verdict
 from baton.board.items import documents
 from baton.board.moves import STATES, Move, make, standing
+from baton.board.resolved import resolved
 from baton.board.tags import Text, state_of
 from baton.board.template import plain
 from baton.errors import BatonError, Conflict, Malformed, NotFound, Refused
@@ -56,7 +57,8 @@ def rules_of(board: Board, on_dead: OnDead = "requeue") -> Rules:
     """The rules that hold on a board: approvals count as they stand, and an alert is a record of its log."""
 
     def approved(name: str, noun: str, data: bytes) -> Approval | str:
-        return approvals.standing_approval(board, name, noun, data, clock.now())
+        found = approvals.standing_approval(board, name, noun, data, clock.now())
+        return found if isinstance(found, str) else found.misfit(*resolved(board, noun)) or found
 
     def alert(found: Finding) -> None:
         about = {"verdict": found.verdict.value, "of": found.seen}

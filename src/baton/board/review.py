@@ -12,7 +12,7 @@ from typing import Literal
 import msgspec
 
 from baton import clock
-from baton.board import approvals, dispatch, files, find, moves, promote, requests
+from baton.board import approvals, dispatch, files, find, moves, promote
 from baton.board.actor import Actor
 from baton.board.alerts import Alert
 from baton.board.alerts import listed as open_alerts
@@ -122,9 +122,6 @@ def decide(board: Board, item: Item, decision: Decision, actor: Actor, terms: Te
     if item.state != "needs":
         raise Conflict(f"{item.name}: it is #{item.state}-{item.noun}; only what is in needs is approved")
     terms = terms or Terms()
-    route = requests.routes(board).get(item.noun)
-    if route is not None:
-        terms = msgspec.structs.replace(terms, skill=route.skill, mode=route.mode)
     if item.line:
         return _promote(board, item, to, actor, terms)
     approvals.approve(_move(board, item, to), actor, msgspec.structs.replace(terms, sight=item.sight))

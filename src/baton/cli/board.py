@@ -8,6 +8,7 @@ from pathlib import Path
 
 from baton import clock, config
 from baton.board import actor, agents, approvals, debrief, files, moves, programs, requests, trust
+from baton.board.ancestry import refuse_agents
 from baton.board.daemon import Daemon, Settings
 from baton.board.dispatch import Route, Routes, way
 from baton.board.items import Items
@@ -68,6 +69,8 @@ def run_skill(call: Call) -> int:
     how = way(args.mode or route.mode, shows=call.screen.tty, attached=call.screen.tty)
     if how.mode is None:
         raise NotFound(f"/{route.skill}: {how.reason}")
+    if args.program:
+        refuse_agents(board)  # another program than the one that was approved is a person's choice
     rows = programs.load(Path(board.root), trust.judge(board))
     longest = seconds(args.max_time, "--max-time") if args.max_time else None
     usual = programs.RESEARCH if how.mode == "async" else ""
