@@ -18,7 +18,6 @@ import msgspec
 from baton import clock, config
 from baton.board import programs
 from baton.board.agents import Places
-from baton.board.approvals import Approval
 from baton.board.dispatch import Route, Routes, way
 from baton.board.evidence import Verdict, Worker
 from baton.board.items import Item, Items
