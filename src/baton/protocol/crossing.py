@@ -25,11 +25,9 @@ from baton.protocol.context import (
 from baton.protocol.handoff import Handoff
 from baton.protocol.variables import thaw
 
-CHARACTERS = 4  # that make a token, roughly: off by some 20 % for English and code, by half for Chinese
-
 
 class Amount(msgspec.Struct, frozen=True):
-    """So much content. The tokens are estimated from the number of characters."""
+    """So much content. The tokens are estimated."""
 
     count: int = 0
     bytes: int = 0
@@ -136,7 +134,9 @@ def _text(message: Message) -> str:
 
 
 def _amount(texts: Iterable[str]) -> Amount:
-    count = size = characters = 0
+    from baton.protocol.tokens import estimate  # what a hop needs is loaded without it
+
+    count = size = tokens = 0
     for text in texts:
-        count, size, characters = count + 1, size + len(text.encode()), characters + len(text)
-    return Amount(count, size, -(-characters // CHARACTERS))
+        count, size, tokens = count + 1, size + len(text.encode()), tokens + estimate(text)
+    return Amount(count, size, tokens)
