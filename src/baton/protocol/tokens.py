@@ -1,7 +1,7 @@
 """How many tokens a text will be, estimated without a vocabulary.
 
-The text is cut as OpenAI's tokenizers cut it before they look anything up, and each piece has a price by its kind: words
-by length, digits by three, signs, white space, and the letters of other scripts one by one.
+The text is cut as OpenAI's tokenizers cut it before they look anything up, and each piece has a price by its kind:
+words by length, digits by three, signs, white space, and the letters of other scripts one by one.
 
 The prices were fitted once to exact counts of o200k (taken with the `bpe-openai` package, which nothing here needs):
 non-negative least squares on relative errors over some 650 passages of 800 to 8,000 characters from 68 sources: prose
