@@ -11,7 +11,7 @@ import msgspec
 from baton.protocol.codec import convert
 from baton.protocol.context import Message, ToolCall
 from baton.protocol.conversation.normaliser import OPENING, normal, opened
-from baton.protocol.conversation.parts import Content, described, text
+from baton.protocol.conversation.parts import Content, described, taken, text
 
 GO_ON = "(Go on from here.)"  # newer models refuse a conversation that the assistant ended
 ID = re.compile(r"[A-Za-z0-9_-]{1,64}").fullmatch
@@ -43,7 +43,7 @@ class _Result(msgspec.Struct):
 
 def read(request: dict[str, Any]) -> list[Message]:
     """The messages of a request, one for each text block, so that blocks which were messages are messages again."""
-    asked = convert(request, _Request, "anthropic")
+    asked = taken(request, _Request, "anthropic")
     before = text(asked.system)
     said = [Message("system", before)] if before else []
     for one in asked.messages:

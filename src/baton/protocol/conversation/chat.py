@@ -8,10 +8,9 @@ from typing import Any
 
 import msgspec
 
-from baton.protocol.codec import convert
 from baton.protocol.context import Message, Role, ToolCall
 from baton.protocol.conversation.normaliser import OPENING, normal, opened
-from baton.protocol.conversation.parts import Content, text
+from baton.protocol.conversation.parts import Content, taken, text
 
 ROLES: dict[str, Role] = {
     "system": "system",
@@ -52,7 +51,7 @@ class _Request(msgspec.Struct):
 
 def read(request: dict[str, Any]) -> list[Message]:
     """The messages of a request. Roles that no longer exist are left out; a refusal is text."""
-    said = convert(request, _Request, "chat").messages
+    said = taken(request, _Request, "chat").messages
     return opened([_message(one) for one in said if one.role in ROLES])
 
 

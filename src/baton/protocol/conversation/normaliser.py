@@ -93,7 +93,8 @@ def _object(arguments: str) -> str:
     try:
         return _write(_read_object(arguments)).decode()
     except (msgspec.MsgspecError, ValueError, OverflowError, RecursionError):
-        return _write({"arguments": arguments}).decode() if arguments.strip() else "{}"
+        whole = arguments.encode(errors="replace").decode()  # half a character has no place in JSON
+        return _write({"arguments": whole}).decode() if whole.strip() else "{}"
 
 
 def opened(messages: list[Message]) -> list[Message]:

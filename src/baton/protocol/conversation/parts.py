@@ -1,12 +1,31 @@
-"""What stands in a message beside text, in words: our messages are text, so pictures and files are told of."""
+"""What comes in: the conversation of a request, checked, and what stands in it beside text, in words."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, TypeVar
+
+import msgspec
+
+from baton.errors import Malformed
+from baton.protocol.codec import convert
+
+T = TypeVar("T", bound=msgspec.Struct)
 
 Content = str | list[str | dict[str, Any]] | None
 TEXTS = {"text", "input_text", "output_text", "refusal", "summary_text", "reasoning_text"}
+
+
+def taken(request: dict[str, Any], kind: type[T], what: str) -> T:
+    """The fields of a request that hold its conversation; Malformed where they are no JSON of that form."""
+    part = {field: request[field] for field in kind.__struct_fields__ if field in request}
+    try:
+        msgspec.json.encode(part)
+    except UnicodeEncodeError:
+        raise Malformed(f"{what}: half a character (a lone surrogate); send valid Unicode") from None
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise Malformed(f"{what}: {error}; convert it to text, numbers, lists or objects") from None
+    return convert(part, kind, what)
 
 
 def texts(content: Content) -> list[str]:

@@ -11,7 +11,7 @@ import msgspec
 from baton.protocol.codec import convert
 from baton.protocol.context import Message, Role, ToolCall
 from baton.protocol.conversation.normaliser import OPENING, normal, opened
-from baton.protocol.conversation.parts import Content, text
+from baton.protocol.conversation.parts import Content, taken, text
 
 ROLES: dict[str, Role] = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}
 CALLS = {"function_call", "custom_tool_call"}
@@ -40,7 +40,7 @@ class _Request(msgspec.Struct):
 
 def read(request: dict[str, Any]) -> list[Message]:
     """The messages of a request. What only the provider's servers can read is left out."""
-    asked = convert(request, _Request, "responses")
+    asked = taken(request, _Request, "responses")
     said = [Message("system", asked.instructions)] if asked.instructions else []
     if isinstance(asked.input, str):
         return [*said, Message("user", asked.input)]
