@@ -103,7 +103,7 @@ class Relay(Desk):
         """Register a function as an agent; it is called with a `Turn`, its docstring becomes the description.
 
         Profile: capabilities, description, examples, autonomy, allowed_targets, max_concurrent_tasks,
-        max_execution_time, idempotent, writes, accepts_handoffs, agent_name, specialization.
+        max_execution_time, idempotent, writes, reports, accepts_handoffs, agent_name, specialization.
         """
         if not isinstance(name, str):
             raise Malformed('agent: write @relay.agent("its name"), with the name in parentheses')

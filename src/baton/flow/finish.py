@@ -49,7 +49,7 @@ MILLISECOND = timedelta(milliseconds=1)
 
 def settle(crew: Crew, handoff: Handoff, value: Any, running: Running | None = None) -> Step:
     """The step that follows from what the agent gave back."""
-    value, done = see(crew, handoff, value)
+    value, done = _due(crew, handoff, value)
     if isinstance(value, Command) and not crew.leads_out(value):
         if crew.trace is not None:
             crew.trace.due(handoff.id)
@@ -68,6 +68,17 @@ def settle(crew: Crew, handoff: Handoff, value: Any, running: Running | None = N
         return _complete(crew, handoff, result, blobs, detail)
     step = fail(crew, handoff, result)
     return replace(step, blobs=[*step.blobs, *blobs], detail={**step.detail, **detail}) if blobs else step
+
+
+def _due(crew: Crew, handoff: Handoff, value: Any) -> tuple[Any, Return | None]:
+    own = crew.profiles.get(handoff.to_agent)
+    if own is not None and own.reports is not None:
+        from baton.flow import report
+
+        value, done = report.follow(crew, handoff, own.reports, value)
+        if done is not None:
+            return value, done
+    return see(crew, handoff, value)
 
 
 def _step(handoff: Handoff, event: Event, **fields: Any) -> Step:

@@ -20,6 +20,7 @@ from baton.protocol.handoff import OnTimeout, Rationale, Requirement, ReturnProt
 from baton.protocol.limits import Autonomy, Budget, Limits, Risk, as_autonomy, as_budget
 from baton.protocol.profile import as_capabilities
 from baton.protocol.registry import HealthRules
+from baton.protocol.report_status import Kind, Reporting, as_reporting
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -110,6 +111,7 @@ class ProfileOptions(TypedDict, total=False):
     allowed_targets: Sequence[str] | None  # to whom it may hand work; by default anybody
     writes: Sequence[str]  # shared variables of other agents that it may write, as names or patterns; "*" is any
     idempotent: bool  # whether its work may be done twice; False: a person decides instead of a retry
+    reports: Reporting | Kind | None  # its answers are reports of this kind, which say what comes next
 
 
 class SettingOptions(TypedDict, total=False):
@@ -155,6 +157,7 @@ def as_profile(given: Mapping[str, Any]) -> dict[str, Any]:
         fields["max_execution_time"] = codec.seconds(fields["max_execution_time"], "max_execution_time")
     if fields.get("allowed_targets") is not None:
         fields["allowed_targets"] = codec.names(fields["allowed_targets"], "allowed_targets")
+    fields["reports"] = as_reporting(fields.get("reports"))
     fields["writes"] = codec.names(fields.get("writes", ()), "writes")
     return fields
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from baton.errors import Malformed
 from baton.protocol import codec
 from baton.protocol.limits import Autonomy
+from baton.protocol.report_status import Reporting
 
 
 class Profile(codec.Record, frozen=True, kw_only=True):
@@ -25,6 +26,7 @@ class Profile(codec.Record, frozen=True, kw_only=True):
     allowed_targets: tuple[str, ...] | None = None
     idempotent: bool = True
     writes: tuple[str, ...] = ()
+    reports: Reporting | None = None  # None: its answers are plain
 
     def __post_init__(self) -> None:
         codec.name(self.agent_id, "agent_id")
