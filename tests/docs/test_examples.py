@@ -41,6 +41,14 @@ completed printed
 Fenced: claim 1 of printer is no longer current (completed, claim 1); what it did was stored as late and not applied
 ['initiated', 'accepted', 'completed', 'late']
 """,
+    "reports": """\
+build the login
+- [CRITICAL] db.py:3 - SQL is joined from parts - bind the values
+implementer -> reviewer: implementer is done, reviewer comes next
+reviewer -> implementer: review NEEDS_REVISION: issues have to be fixed first
+implementer -> reviewer: implementer is done, reviewer comes next
+success
+""",
     "receiver": """\
 order 1: junior: refunded in attempt 1
 []
