@@ -194,9 +194,9 @@ def test_a_wrapper_in_another_container_may_be_above(place):
     with pytest.raises(NotAuthorised, match="another container"):
         ancestry.refuse_agents(board)
     (place / "repo/MINE.md").write_text("# Mine\n**Tags**: #delegated-fix\n")
-    make(
-        Move(board, real, "fix", "delegated", "claimed"), Actor("far", f"{host}0/other-boot/1/5/abcd", supervised=True)
-    )
+    again = Move(board, real, "fix", "delegated", "claimed")
+    again.forced = True
+    make(again, Actor("far", f"{host}0/other-boot/1/5/abcd", supervised=True))
     ancestry.refuse_agents(board)
 
 

@@ -358,3 +358,37 @@ def test_what_a_skill_took_is_said_though_it_cannot_take_the_rest(plain):
     assert said == ["claimed", "left", "claimed"]
     states = [plain.tags(path).split("#")[1].split("-")[0] for path in paths]
     assert states == ["claimed", "next", "claimed"]
+
+
+WAITS = """
+import os, subprocess, sys, time
+open("begun", "a").write(os.environ["BATON_CLAIM"] + "\\n")
+while not os.path.exists("go"):
+    time.sleep(0.05)
+swap = ["tag", "swap", sys.argv[1], "#claimed-implementation", "#done-implementation"]
+sys.exit(subprocess.call([sys.executable, "-P", "-m", "baton", *swap]))
+"""
+
+
+def test_an_old_text_that_is_saved_gives_nobody_the_work_of_a_live_worker(plain):
+    path = plain.item("one", "implementation", "x", approve=False)
+    staged = path.read_text()
+    plain.baton("tag", "swap", str(path), "#needs-implementation", "#delegated-implementation")
+    approved = path.read_text()
+    (plain.root.parent / "agent.py").write_text(WAITS)
+    argv = [sys.executable, "-P", "-m", "baton", "run", "/implement", str(path), "--mode", "agent"]
+    with subprocess.Popen(argv, cwd=plain.root, env=plain.environment, stderr=subprocess.PIPE, text=True) as wrapper:
+        plain.until(lambda: plain.lines("begun"))
+        try:
+            path.write_text(approved)  # as by `git checkout`, or an editor that did not look
+            assert "still works on it" in run(plain, path, code=1)["error"]
+            plain.baton("tag", "swap", str(path), "#delegated-implementation", "#claimed-implementation", code=1)
+            path.write_text(staged)
+            plain.baton("review", "--approve", str(path), code=1)
+            assert path.read_text() == staged
+        finally:
+            (plain.root / "go").touch()
+        said = wrapper.communicate(timeout=60)[1]
+    assert "completed: it is done" in said  # whose it is may complete it
+    assert plain.tags(path) == "**Tags**: #done-implementation #P1"
+    assert len(plain.lines("begun")) == 1

@@ -55,9 +55,11 @@ def make(move: Move, actor: Actor) -> int:
     _look(move)
 
     def edit(data: bytes) -> bytes:
-        found = _found(move, data)
+        found = _found(move, data, actor)
         if move.seen >= 0:
             _unchanged(move)
+        elif move.origin != "claimed" and not move.forced:
+            _free(move, actor)
         elif move.origin == "claimed" and not move.forced:
             _owned(move, actor)
         new = replaced(data, found, [f"{move.to}-{move.noun}"] if move.to else [])
@@ -191,13 +193,18 @@ def _look(move: Move) -> None:
         raise _lost(move, [f"claimed-{move.noun}"])
 
 
-def _found(move: Move, data: bytes) -> list[Tag]:
-    """The tag that is to move, perhaps written twice; else who was faster."""
+def _found(move: Move, data: bytes, actor: Actor) -> list[Tag]:
+    """The tag that is to move, perhaps written twice; else who was faster.
+
+    Where an old text was saved over the tag of a claim, its owner still finds it: the log says whose it is.
+    """
     text = Text(data)
     states = _states(text, move.line, move.noun)
     there = text.at(move.line) if move.line else text.own()
     wanted = f"{move.origin}-{move.noun}"
     found = [tag for tag in there if tag.name == wanted]
+    if not found and move.origin == "claimed" and len(set(states)) == 1 and _is_mine(move, actor):
+        return [tag for tag in there if tag.name == states[0]]
     if not found or (set(states) != {wanted} and not move.forced):
         raise _lost(move, states)
     return found
@@ -254,6 +261,27 @@ def _owned(move: Move, actor: Actor) -> None:
         f"{move.name}: {holder.readable(owner)} holds it (claim {record['at']}) and is not known to be dead; "
         "end it first, or --force if you know better"
     )
+
+
+def _free(move: Move, actor: Actor) -> None:
+    """What the log says is claimed is nobody else's, though its tag was put back, as by an old text that was saved."""
+    record = _standing(move)
+    if record is None or record["event"] != "claimed":
+        return
+    owner = str(record["holder"])
+    life = holder.life(owner)
+    if life == "alive" or (move.to == "claimed" and life != "dead" and not same_process(owner, actor.holder)):
+        raise Held(
+            f"{move.name}: #{move.origin}-{move.noun} was put back, and {holder.readable(owner)} still works on it "
+            f"(claim {record['at']}); wait for it or end it, or --force if you know better"
+        )
+
+
+def _is_mine(move: Move, actor: Actor) -> bool:
+    mine, record = actor.claim, _standing(move)
+    if mine is None or record is None or (mine.path, mine.noun) != (move.name, move.noun):
+        return False
+    return record["event"] == "claimed" and record["at"] == mine.epoch
 
 
 def _current(move: Move, actor: Actor) -> None:
