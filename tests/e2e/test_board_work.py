@@ -392,3 +392,23 @@ def test_an_old_text_that_is_saved_gives_nobody_the_work_of_a_live_worker(plain)
     assert "completed: it is done" in said  # whose it is may complete it
     assert plain.tags(path) == "**Tags**: #done-implementation #P1"
     assert len(plain.lines("begun")) == 1
+
+
+def without_a_program(play):
+    play.environment["PATH"] = str(Path(sys.executable).parent)
+    (play.root.parent / "config" / "baton" / "clis.toml").write_text(
+        'default = "ghost"\n[programs.ghost]\nheadless = ["ghost", "{request}"]\ncure = "call a ghost"\n'
+    )
+
+
+def test_a_program_that_is_not_there_is_said_where_a_person_looks(plain):
+    without_a_program(plain)
+    path = plain.item("one", "implementation", "easy")
+    ended = run(plain, path, code=1)
+    assert "ghost could not be started: ghost: not found on PATH" in ended["reason"]
+    assert "call a ghost" in path.read_text()
+    assert plain.tags(path) == "**Tags**: #delegated-implementation #P1"
+    plain.daemon("--once").wait(60)
+    assert plain.said().split("\n")[1].startswith("ghost: not found on PATH")
+    assert plain.tags(path) == "**Tags**: #needs-implementation #P1"
+    assert "ghost: not found on PATH" in plain.baton("alerts")

@@ -177,7 +177,7 @@ class Work:
         self._tell(phase="starting", status="starting")
         try:
             child = self._start(lock)
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, BatonError) as error:
             return None, f"{self.task.program.name} could not be started: {error}"
         began = processes.started(child.pid) or ""
         self.task.board.log.append(

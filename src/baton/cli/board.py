@@ -19,7 +19,7 @@ from baton.board.work import Task, Work, caller, claimed, inline_steps
 from baton.cli.call import Call, alone, argument, counting, seconds, verb
 from baton.cli.exits import code_of
 from baton.cli.screen import Columns
-from baton.errors import Conflict, Malformed, NotFound, Refused, safe
+from baton.errors import BatonError, Conflict, Malformed, NotFound, Refused, safe
 
 TAKEN = Columns(("ITEM", "CLAIM", "WHAT"), folded=True)
 ON_DEAD = argument(
@@ -175,8 +175,18 @@ def run_monitor_tags(call: Call) -> int:
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda *_: daemon.stop())
     call.screen.hint(f"looking after {folder}; agents run in {daemon.places.words}")
+    if fault := _unready(board):
+        call.screen.notice(fault)
     daemon.serve()
     return 0
+
+
+def _unready(board: Board) -> str:
+    """Why the usual program could not be started."""
+    try:
+        return programs.missing(programs.load(Path(board.root), trust.judge(board)).of(""))
+    except BatonError as error:
+        return str(error)
 
 
 def _route(routes: Routes, skill: str) -> Route:
