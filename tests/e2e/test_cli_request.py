@@ -112,3 +112,9 @@ def test_who_asks_for_what_no_agent_does_is_told(baton, skill, said):
 def test_letters_with_marks_stay_letters_in_a_name(baton):
     _, out, _ = baton("request", "new", "fix", "Über die Straße")
     assert out.split("  ")[0].endswith("_FIX_UBER_DIE_STRASSE/FIX_REQUEST_UBER_DIE_STRASSE.md")
+
+
+def test_who_answers_what_nobody_claimed_is_told(baton):
+    baton("request", "new", "fix", "x", "--in", "sessions/A")
+    code, _, err = baton("respond", "sessions/A/FIX_REQUEST_X.md", "--summary", "s")
+    assert (code, err) == (0, "sessions/A/FIX_REQUEST_X.md: #fix is not claimed, so it is not done by this\n")

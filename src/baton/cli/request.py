@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from baton.board import requests
+from baton.board import files, requests
 from baton.board.actor import from_shell
 from baton.board.dispatch import BY_PERSONS
 from baton.board.root import Board, board_of
-from baton.board.tags import EFFORTS, PRIORITIES, effort, priority
+from baton.board.tags import EFFORTS, PRIORITIES, Text, effort, priority
 from baton.cli import given
 from baton.cli.call import Call, alone, argument, verb
 from baton.cli.screen import Columns
@@ -105,7 +105,10 @@ def respond(call: Call) -> int:
     summary = given.text(call.args.summary, "--summary")
     made = requests.respond(board, real, call.args.status, summary, from_shell())
     _said(call, board, made, f"{made.path}  answers {made.request}")
-    call.screen.hint(f"next: `baton tag swap {made.request} '#claimed-{made.noun}' '#done-{made.noun}'`")
+    if f"claimed-{made.noun}" in {tag.name for tag in Text(files.read(real)).own()}:
+        call.screen.hint(f"next: `baton tag swap {made.request} '#claimed-{made.noun}' '#done-{made.noun}'`")
+    else:
+        call.screen.hint(f"{made.request}: #{made.noun} is not claimed, so it is not done by this")
     return 0
 
 
