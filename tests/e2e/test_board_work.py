@@ -412,3 +412,15 @@ def test_a_program_that_is_not_there_is_said_where_a_person_looks(plain):
     assert plain.said().split("\n")[1].startswith("ghost: not found on PATH")
     assert plain.tags(path) == "**Tags**: #needs-implementation #P1"
     assert "ghost: not found on PATH" in plain.baton("alerts")
+
+
+def test_what_would_start_is_what_was_approved(plain):
+    path = plain.item("one", "implementation", "easy")
+    clis = plain.root.parent / "config" / "baton" / "clis.toml"
+    before = clis.read_text()
+    clis.write_text(before.replace('"{request}"', '"{request}", "--now-with-more"'))
+    assert "it was approved for the program 'script:" in run(plain, path, code=3)["error"]
+    assert plain.lines("begun") == []
+    clis.write_text(before)
+    run(plain, path)
+    assert plain.lines("begun") == ["sessions/one.md#implementation"]
