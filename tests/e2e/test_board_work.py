@@ -248,7 +248,7 @@ def test_a_dead_worker_that_waits_for_a_person_keeps_nobody_from_working(plain):
     good = plain.item("good", "implementation", "easy", "P2")
     plain.until(lambda: "#done-" in plain.tags(good))
     assert dead.read_text() == text
-    assert "on_dead = alert" in plain.said()
+    plain.until(lambda: "on_dead = alert" in plain.said())
 
 
 DAEMONISES = """
