@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import Phase as Stage
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -200,7 +201,7 @@ def test_every_kind_is_tried():
 
 @pytest.mark.parametrize("kind", REPORTS)
 def test_what_is_written_is_read_back(kind):
-    @settings(max_examples=40, deadline=None)
+    @settings(max_examples=40, deadline=None, phases=(Stage.explicit, Stage.generate))  # small as they are
     @given(REPORTS[kind])
     def written_and_read(report):
         assert parse(render(report), kind) == report
