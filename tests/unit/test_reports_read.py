@@ -9,7 +9,7 @@ import pytest
 
 from baton.errors import Malformed
 from baton.protocol.report_status import Status
-from baton.protocol.report_text import parse
+from baton.protocol.report_text import LAYOUTS, parse
 from baton.protocol.reports import (
     KINDS,
     Criterion,
@@ -363,6 +363,8 @@ HOSTILE = (
     "<pre>",
     "**Status:** ",
     "### Summary\n",
+    "### Phase 1: x\n- y\n",
+    "**Steps:**\n1. a\n",
     "### Issues Found\n- x\n",
     "**[MINOR]** x\n",
     "<answer>",
@@ -385,14 +387,15 @@ def test_the_time_is_linear_in_what_is_written():
     """Eight times the text takes no more than about eight times as long; a quadratic reader takes 64 times."""
 
     def took(text, kind):
+        title = f"# {LAYOUTS[kind].title}: x" if kind in LAYOUTS else ""
         start = time.process_time()
         with suppress(Malformed):
-            parse(f"## Code Review: x\n\n{text}", kind)
+            parse(f"{title}\n\n{text}", kind)
         return time.process_time() - start
 
     assert len(HOSTILE) > 20
     for piece in HOSTILE:
-        for kind in KINDS if piece == "### Summary\n" else ("review", "exploration"):
+        for kind in KINDS if piece.endswith("\n") else ("review", "exploration"):
             small = min(took(piece * (25_000 // len(piece)), kind) for _ in range(2))
             large = took(piece * (200_000 // len(piece)), kind)
             assert large < 24 * small + 0.1, (piece, kind, small, large)
