@@ -245,7 +245,9 @@ def test_the_lists_of_options_have_every_field():
     known = set(Handoff.__struct_fields__)
     own = {"limits", "complexity", "state", "capabilities", "risk", "rationale", "on_failure", "on_timeout"}
     assert set(RunOptions.__optional_keys__) - own <= known - set(SUPERVISED) - {"parent_id", "part"}
-    assert set(PartOptions.__optional_keys__) - own - {"timeout", "update", "share"} <= known - set(SUPERVISED)
+    assert set(PartOptions.__optional_keys__) - own - {"timeout", "update", "share", "transfer"} <= known - set(
+        SUPERVISED
+    )
 
 
 def test_the_docstrings_name_every_option():
