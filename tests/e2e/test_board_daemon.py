@@ -180,3 +180,10 @@ def test_the_table_says_how_each_tag_is_started(board_play):
     assert programs == {"survey": "research", "fix": "script"}
     windows = play.tmux("list-windows", "-a")
     assert ("agent-fix" in windows, "agent-survey" in windows) == (True, False)
+
+
+def test_a_daemon_that_stands_by_says_what_the_other_looks_after(plain):
+    plain.daemon()
+    plain.until(lambda: "looking after" in plain.said())
+    plain.daemon(str(plain.root / "sessions"))
+    plain.until(lambda: f"That one looks after {plain.root} alone" in plain.said())

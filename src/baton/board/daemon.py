@@ -26,7 +26,7 @@ from baton.board.recovery import SPAWNED, Finding, Recovery, Rules
 from baton.board.root import Board
 from baton.board.watch import Watch
 from baton.board.windows import Job
-from baton.errors import BatonError, NotFound, StoreError, Unfinished
+from baton.errors import BatonError, NotFound, StoreError, Unfinished, safe
 
 QUIET = 3.0
 LOOK = 2.0  # seconds between two looks at the workers
@@ -102,15 +102,22 @@ class Daemon:
             try:
                 fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 os.ftruncate(number, 0)
-                os.pwrite(number, f"{os.getpid()}\n".encode(), 0)
+                os.pwrite(number, os.fsencode(f"{os.getpid()} {self.items.folder}\n"), 0)
                 break
             except BlockingIOError:
                 if not told:
-                    pid = os.pread(number, 20, 0).decode("ascii", "replace").strip()
-                    self._say(f"another daemon works on {self.board.root} (process {pid}); this one stands by")
+                    self._say(self._stands_by(os.fsdecode(os.pread(number, 5000, 0)).strip()))
                 told = True
                 time.sleep(0.5)
         return number
+
+    def _stands_by(self, other: str) -> str:
+        """Why this one waits; one board has one daemon, whichever of its folders they look after."""
+        pid, _, folder = other.partition(" ")
+        said = f"another daemon works on this board (process {pid}); this one stands by"
+        if folder in {"", self.items.folder}:
+            return said
+        return f"{said}. That one looks after {safe(folder)} alone: to have both, start one for {self.board.root}"
 
     # --- what changes -----------------------------------------------------------------------------------
 
