@@ -10,7 +10,7 @@ import pytest
 
 from baton.board import log as logs
 from baton.board.heads import FEWEST, HEADER, SLOT, key_of
-from baton.board.log import Log
+from baton.board.log import Log, item_of
 from baton.errors import AuditBroken, Malformed, StoreError
 from baton.stores import holder
 from baton.testing import kill_sweep
@@ -278,3 +278,15 @@ def _writes(mode, directory, acknowledge):
     except (OSError, StoreError):
         if mode not in {"EIO", "ENOSPC"}:
             raise
+
+
+def test_events_are_those_of_the_records(tmp_path):
+    log = Log(str(tmp_path), "/a")
+    names = ["a.md", 'b","noun":"x.md', "ä\n\u2028.md", "\udcff.md", '"event":"done".md', ""]
+    for name in names:
+        log.append("claimed", name, "fix", why='"event":"done","path":"z"')
+    records = list(log.records())
+    events = [(at, event, item_of(raw)) for at, event, raw in log.events()]
+    assert events == [(one["at"], one["event"], (one["path"], one["noun"])) for one in records]
+    assert [at for at, _, _ in log.events(int(records[3]["at"]))] == [one["at"] for one in records[4:]]
+    log.close()

@@ -20,6 +20,7 @@ from baton.board.actor import Actor, Claim
 from baton.board.approvals import Approval
 from baton.board.evidence import Verdict, Worker, verdict
 from baton.board.items import documents
+from baton.board.log import item_of
 from baton.board.moves import STATES, Move, make, standing
 from baton.board.resolved import resolved
 from baton.board.tags import Text, state_of
@@ -96,7 +97,7 @@ class Recovery:
         self.board = board
         self.rules = rules
         self._dead: dict[tuple[str, str, int], int] = {}
-        self._claimed: set[tuple[str, str]] = set()  # by the log, as far as it was read
+        self._claimed: set[bytes] = set()  # by the log, as far as it was read
         self._read = -1
 
     def survey(self, folder: str = "") -> list[Finding]:
@@ -107,16 +108,16 @@ class Recovery:
     def untagged(self, there: set[tuple[str, str]]) -> list[Finding]:
         """What was claimed, and has no tag any more; `there` is what has one."""
         self._follow()
-        return [one for name, noun in sorted(self._claimed - there) for one in self._untagged(name, noun)]
+        items = sorted({item_of(raw) for raw in self._claimed} - there)
+        return [one for name, noun in items for one in self._untagged(name, noun)]
 
     def _follow(self) -> None:
         """Which items the log says are claimed."""
-        for record in self.board.log.records(self._read):
-            self._read = int(record["at"])
-            item = str(record["path"]), str(record["noun"])
-            if record["event"] == "claimed":
+        for at, event, item in self.board.log.events(self._read):
+            self._read = at
+            if event == "claimed":
                 self._claimed.add(item)
-            elif record["event"] in STATES:
+            elif event in STATES:
                 self._claimed.discard(item)
 
     def _untagged(self, name: str, noun: str) -> Iterator[Finding]:
