@@ -154,6 +154,9 @@ class Log:
                 noun = line.find(b',"noun":"', ends) + 9
                 yield at, line[event:ends].decode("ascii", "replace"), line[ends + 2 : line.find(b'"', noun) + 1]
 
+    def __del__(self) -> None:
+        self.close()  # they are numbers to Python, which gives none back by itself
+
     def close(self) -> None:
         """Give the files back."""
         if self._number >= 0:

@@ -69,7 +69,7 @@ def run_skill(call: Call) -> int:
     how = way(args.mode or route.mode, shows=call.screen.tty, attached=call.screen.tty)
     if how.mode is None:
         raise NotFound(f"/{route.skill}: {how.reason}")
-    if args.program:
+    if args.program and config.board_claim():
         refuse_agents(board)  # another program than the one that was approved is a person's choice
     rows = programs.load(Path(board.root), trust.judge(board))
     longest = seconds(args.max_time, "--max-time") if args.max_time else None
