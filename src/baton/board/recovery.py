@@ -241,8 +241,7 @@ class Recovery:
                 self._move(found, "claimed", "done")
                 return "tagged done, as the log says"
             if found.verdict is Verdict.RETURN:
-                self._move(found, "claimed", "needs")
-                return "tagged needs, as the log says"
+                return self._returned(found)
             if found.verdict is Verdict.UNAPPROVED:
                 self._move(found, found.tag, "needs", reason=found.reason)
                 self.rules.alert(found)
@@ -281,6 +280,17 @@ class Recovery:
         if found.attempts >= self.rules.attempts:
             return f"{found.attempts} attempts were made"
         return stopped.why(self.board, Claim(found.path, found.noun, found.seen))
+
+    def _returned(self, found: Finding) -> str:
+        """Who took it back died before the tag followed; where it was this code, the file gets the reason, too."""
+        record = self.board.log.at(found.seen)
+        if record.get("by") == BY:
+            told = msgspec.structs.replace(found, reason=str(record.get("reason", "")))
+            self._requeue(told, "Left for a person: putting it right was interrupted")
+            self.rules.alert(told)
+        else:
+            self._move(found, "claimed", "needs")
+        return "tagged needs, as the log says"
 
     def _requeue(self, found: Finding, action: str) -> int:
         lines = recovery_section(found, action)
