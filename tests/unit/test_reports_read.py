@@ -397,5 +397,5 @@ def test_the_time_is_linear_in_what_is_written():
     for piece in HOSTILE:
         for kind in KINDS if piece.endswith("\n") else ("review", "exploration"):
             small = min(took(piece * (25_000 // len(piece)), kind) for _ in range(2))
-            large = took(piece * (200_000 // len(piece)), kind)
+            large = min(took(piece * (200_000 // len(piece)), kind) for _ in range(2))
             assert large < 24 * small + 0.1, (piece, kind, small, large)
