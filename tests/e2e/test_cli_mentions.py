@@ -4,8 +4,6 @@ import json
 
 import pytest
 
-from baton.cli import main
-
 TEXT = "# Log\n**Tags**: #claimed-fix\n\ndo #needs-doc and #P0, see `#needs-old` and #active-alert\n"
 
 
@@ -18,17 +16,6 @@ def session(tmp_path, monkeypatch):
     folder.mkdir(parents=True)
     (folder / "log.md").write_text(TEXT)
     return folder
-
-
-@pytest.fixture
-def baton(capsys):
-    def call(*words):
-        capsys.readouterr()
-        code = main(list(words))
-        said = capsys.readouterr()
-        return code, said.out, said.err
-
-    return call
 
 
 def test_escape_tags_shows_first_and_changes_when_told(baton, session):

@@ -27,17 +27,6 @@ def place(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def baton(capsys):
-    def call(*words):
-        capsys.readouterr()
-        code = main(list(words))
-        said = capsys.readouterr()
-        return code, said.out, said.err
-
-    return call
-
-
-@pytest.fixture
 def file(place):
     return place / "sessions" / "fix.md"
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from baton import clock
-from baton.board import files, tree
+from baton.board import files
 from baton.board.actor import Actor
 from baton.board.answered import demand
+from baton.board.items import texts
 from baton.board.moves import STATES, WITHDRAWN, Move, make, standing
 from baton.board.tags import PRIORITIES, Text, priority, state_of
-from baton.errors import BatonError, Conflict, Fenced, Malformed, NotFound, Refused
+from baton.errors import Conflict, Fenced, Malformed, NotFound, Refused
 from baton.guards.base import Facts
 from baton.lifecycle import ENDED, Event, State
 from baton.protocol.handoff import PRIORITIES as RANKS
@@ -113,8 +114,8 @@ class FileClaims:
     def due(self, limit: int = 100) -> list[Handoff]:
         """What is claimed and whose lease is over, the longest first."""
         over = []
-        for name, text in self._documents():
-            for state, noun in _states(text):
+        for name, data in texts(self.board, self.board.root):
+            for state, noun in _states(Text(data)):
                 if state == "claimed":
                     until = _lease(self.board.log.history(name, noun))
                     if until and until <= clock.now():
@@ -158,24 +159,14 @@ class FileClaims:
     def _offered(self, nouns: Sequence[str]) -> Iterator[str]:
         """What may be taken: urgent first, then by the time of its approval, then by path."""
         found = []
-        for name, text in self._documents():
+        for name, data in texts(self.board, self.board.root):
+            text = Text(data)
             for state, noun in _states(text):
                 if state == "delegated" and noun in nouns:
                     history = list(self.board.log.history(name, noun))
                     found.append((_rank(history, text), _approved(history), name, noun))
         for _, _, name, noun in sorted(found):
             yield f"{name}#{noun}"
-
-    def _documents(self) -> Iterator[tuple[str, Text]]:
-        folders = [self.board.root]
-        while folders:
-            documents, more = tree.look_into(folders.pop())
-            folders += more
-            for path in documents:
-                try:
-                    yield self.board.name(path), Text(files.read(path))
-                except BatonError:
-                    continue  # it went away, or is no text of the board
 
 
 def named(item: str) -> tuple[str, str]:

@@ -18,7 +18,7 @@ import msgspec
 from baton import clock, config
 from baton.board import programs
 from baton.board.agents import Places
-from baton.board.dispatch import Route, Routes, way
+from baton.board.dispatch import Route, Routes, Way, way
 from baton.board.evidence import Verdict, Worker
 from baton.board.items import Item, Items
 from baton.board.order import Candidate, Life, Plan, Running, Slots, plan
@@ -193,29 +193,27 @@ class Daemon:
 
     def _dispatch(self) -> None:
         routes = self.settings.routes()
+        shows, attached = self.places.windows.shows, self.places.windows.attached()  # tmux is asked once, not for each
+        ways = {noun: way(route.mode, shows=shows, attached=attached) for noun, route in routes.items()}
         windows = [window for _, window in self.places.all() if window.running]
         busy = {(window.item, window.noun) for window in windows}
         found = [(item, one) for item in self._waiting for one in self.recovery.of(item.path, item.noun)]
-        candidates = [self._candidate(item, one, routes) for item, one in found if one.verdict is Verdict.READY]
+        candidates = [
+            self._candidate(item, one, ways.get(item.noun)) for item, one in found if one.verdict is Verdict.READY
+        ]
         decided = plan(candidates, self._running(busy), routes, self.settings.slots, clock.now(), self._started)
         for start in decided.start:
-            self._start(start.item, start.route)
+            self._start(start.item, start.route, ways[start.item.noun])
         self._explain(decided)
         ahead = None if decided.again is None else (decided.again - clock.now()) / clock.SECOND
         self._again = None if ahead is None else clock.monotonic() + max(0.0, ahead)
 
-    def _candidate(self, item: Item, finding: Finding, routes: Routes) -> Candidate:
-        approval, route, held = finding.approval, routes.get(item.noun), ""
-        if approval is not None and route is not None:
-            held = self._held(finding, route)
-        return Candidate(item.path, item.noun, item.weight, approval.time if approval else None, held)
-
-    def _held(self, finding: Finding, route: Route) -> str:
-        how = way(route.mode, shows=self.places.windows.shows, attached=self.places.windows.attached())
-        if how.mode is None:
-            self.settings.rules.alert(msgspec.structs.replace(finding, reason=how.reason))
-            return how.reason
-        return ""
+    def _candidate(self, item: Item, finding: Finding, how: Way | None) -> Candidate:
+        approved, held = finding.approval.time if finding.approval else None, ""
+        if approved is not None and how is not None and how.mode is None:
+            held = how.reason
+            self.settings.rules.alert(msgspec.structs.replace(finding, reason=held))
+        return Candidate(item.path, item.noun, item.weight, approved, held)
 
     def _running(self, busy: set[tuple[str, str]]) -> list[Running]:
         """Who works: those who claimed, and windows in which somebody is about to."""
@@ -233,8 +231,7 @@ class Daemon:
         """A certainly dead worker is in nobody's way, also where its item stays claimed until a person comes."""
         return "dead" if worker is Worker.DEAD and self.recovery.is_certain(finding) else LIVES[worker]
 
-    def _start(self, item: Candidate, route: Route) -> None:
-        how = way(route.mode, shows=self.places.windows.shows, attached=self.places.windows.attached())
+    def _start(self, item: Candidate, route: Route, how: Way) -> None:
         place = self.places.plain if how.mode == "async" else self.places.windows
         path = self.board.path(item.path)
         argv = [*programs.BATON, "run", f"/{route.skill}", path, "--mode", str(how.mode)]

@@ -65,6 +65,15 @@ def items_of(name: str, data: bytes) -> tuple[Item, ...]:
     return tuple(Item(name, found[1], found[0], weight) for one in names if (found := state_of(one)))
 
 
+def texts(board: Board, folder: str) -> Iterator[tuple[str, bytes]]:
+    """The names and the bytes of those that can be read."""
+    for path in documents(folder):
+        try:
+            yield board.name(path), files.read(path)
+        except BatonError:
+            continue  # it went away, or is no text of the board
+
+
 def documents(folder: str) -> Iterator[str]:
     """The Markdown files below a folder that belong to the board."""
     folders = [folder]

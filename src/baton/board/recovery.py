@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -19,7 +19,7 @@ from baton.board import answered, approvals, files, sessions, stopped, wrote
 from baton.board.actor import Actor, Claim
 from baton.board.approvals import Approval
 from baton.board.evidence import Verdict, Worker, verdict
-from baton.board.items import documents
+from baton.board.items import texts
 from baton.board.log import item_of
 from baton.board.moves import STATES, Move, make, standing
 from baton.board.resolved import resolved
@@ -39,6 +39,7 @@ ALERT = "alert"
 SPAWNED = "spawned"  # an agent was started for an item, which has not claimed it yet
 APART = 2 * clock.SECOND
 DAY = 24 * 3600 * clock.SECOND
+OPEN = (b"#delegated-", b"#claimed-", b"#next-", b"#needs-")
 RECOVERY = b"\n## Recovery"
 # What a person is told of, and nothing is changed.
 TOLD = frozenset({Verdict.STUCK, Verdict.ORPHANED, Verdict.UNKNOWN, Verdict.REAPPEARED, Verdict.TAKEN, Verdict.UNOWNED})
@@ -102,7 +103,8 @@ class Recovery:
 
     def survey(self, folder: str = "") -> list[Finding]:
         """What every tagged item is, and what was claimed and has no tag any more; nothing is changed."""
-        found = [one for name, data in self._documents(folder) for one in self.look(name, data)]
+        there = texts(self.board, folder or self.board.root)
+        found = [one for name, data in there if any(word in data for word in OPEN) for one in self.look(name, data)]
         return found + self.untagged({(one.path, one.noun) for one in found})
 
     def untagged(self, there: set[tuple[str, str]]) -> list[Finding]:
@@ -162,15 +164,6 @@ class Recovery:
         """Whether the second look is over that finds this claim and no worker."""
         return self._dead.get((found.path, found.noun, found.seen), _now()) <= _now() - APART
 
-    def _documents(self, folder: str) -> Iterator[tuple[str, bytes]]:
-        for path in documents(folder or self.board.root):
-            try:
-                data = files.read(path)
-            except BatonError:
-                continue  # it went away, or is no text of the board
-            if any(word in data for word in (b"#delegated-", b"#claimed-", b"#next-", b"#needs-")):
-                yield self.board.name(path), data
-
     def _finding(self, name: str, noun: str, tag: str, data: bytes) -> Finding:
         history = list(self.board.log.history(name, noun))
         record = standing(history)
@@ -190,17 +183,17 @@ class Recovery:
             session=str(record.get("session", "")) if record else "",
         )
         if found.verdict in {Verdict.READY, Verdict.CHOSEN} and record:
-            return self._may_wait(found, record, data)
+            return self._may_wait(found, record, history, data)
         return found
 
-    def _may_wait(self, found: Finding, record: Record, data: bytes) -> Finding:
+    def _may_wait(self, found: Finding, record: Record, history: list[Record], data: bytes) -> Finding:
         """Whether what waits for a daemon or a session may go on waiting."""
         approved = self.rules.approved(found.path, found.noun, data)
         if isinstance(approved, str):
             return msgspec.structs.replace(found, verdict=Verdict.UNAPPROVED, reason=approved)
         if found.verdict is Verdict.CHOSEN and clock.now() - int(record["time"]) > DAY:
             return msgspec.structs.replace(found, verdict=Verdict.UNAPPROVED, reason="no session took it within a day")
-        false = _false_starts(self.board.log.history(found.path, found.noun))
+        false = _false_starts(history)
         if found.attempts >= self.rules.attempts or false > self.rules.attempts:
             reason = f"{found.attempts} attempts were made, and {false} starts came to nothing"
             return msgspec.structs.replace(found, verdict=Verdict.UNAPPROVED, reason=reason)
@@ -339,13 +332,13 @@ def _attempts(history: list[Record], data: bytes) -> int:
     return _since_approved(history).count("claimed") if history else data.count(RECOVERY)
 
 
-def _false_starts(history: Iterable[Record]) -> int:
+def _false_starts(history: list[Record]) -> int:
     """How often it was started, and nobody claimed it."""
     events = _since_approved(history)
     return events.count(SPAWNED) - events.count("claimed")
 
 
-def _since_approved(history: Iterable[Record]) -> list[str]:
+def _since_approved(history: list[Record]) -> list[str]:
     events = []
     for record in history:
         if record["event"] == approvals.APPROVED:

@@ -307,12 +307,13 @@ class Work:
             data = files.read(task.path)
         except BatonError:
             data = b""  # it is gone; what is done about it says so
+        recovery = Recovery(task.board, task.rules)
         found = Finding(
             path=task.name, noun=task.noun, verdict=Verdict.DEAD, reason=reason, tag="claimed", logged="claimed",
             seen=self.epoch, worker=Worker.DEAD, session=self.session,
-            attempts=Recovery(task.board, task.rules).attempts(task.name, task.noun, data),
+            attempts=recovery.attempts(task.name, task.noun, data),
         )  # fmt: skip
-        action = Recovery(task.board, task.rules).settle(found)
+        action = recovery.settle(found)
         status: sessions.Status = (
             "completed" if action.startswith("completed") else "stopped" if self._stopped else "failed"
         )

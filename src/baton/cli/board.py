@@ -14,6 +14,7 @@ from baton.board.dispatch import Route, Routes, way
 from baton.board.items import Items
 from baton.board.order import Slots
 from baton.board.recovery import rules_of
+from baton.board.resolved import program_of
 from baton.board.root import Board, board_of
 from baton.board.work import Task, Work, caller, claimed, inline_steps
 from baton.cli.call import Call, alone, argument, counting, seconds, verb
@@ -71,12 +72,10 @@ def run_skill(call: Call) -> int:
         raise NotFound(f"/{route.skill}: {how.reason}")
     if args.program and config.board_claim():
         refuse_agents(board)  # another program than the one that was approved is a person's choice
-    rows = programs.load(Path(board.root), trust.judge(board))
     longest = seconds(args.max_time, "--max-time") if args.max_time else None
-    usual = programs.RESEARCH if how.mode == "async" else ""
     task = Task(
         board=board, path=path, noun=route.noun, skill=route.skill,
-        program=rows.of(route.skill, args.program, usual=usual),
+        program=program_of(board, route.skill, how.mode, args.program),
         mode="interactive" if how.mode == "interactive" else "headless",
         rules=rules_of(board, args.on_dead), longest=longest, definition=_definition(args.definition),
         handoffs=args.enable_handoffs,
